@@ -1,0 +1,81 @@
+"""What users see when their input is wrong: one line, naming the argument, its value and what was expected."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class InputError(ValueError):
+    """Input that cannot be used. The command line prints it as one line and exits with code 2."""
+
+
+class FedcollabWarning(UserWarning):
+    """Input that is used all the same, but that its owner should know about."""
+
+
+def choose(argument: str, value: str, choices: dict[str, T]) -> T:
+    """Look `value` up in a registry; an unknown name lists the choices.
+
+    >>> choose("algorithm", "fedavgg", {"fedavg": 1, "ditto": 2})
+    Traceback (most recent call last):
+        ...
+    fedcollab.errors.InputError: `algorithm` (='fedavgg') must be one of: ditto, fedavg; did you mean 'fedavg'?
+    """
+    try:
+        return choices[value]
+    except (KeyError, TypeError):
+        raise InputError(unknown(argument, value, choices)) from None
+
+
+def unknown(argument: str, value: object, choices: Iterable[str]) -> str:
+    """The line for a name that is not among the choices, with the nearest one if there is one."""
+    known = sorted(choices)
+    near = get_close_matches(str(value), known, n=1)
+    hint = f"; did you mean '{near[0]}'?" if near else ""
+    return f"`{argument}` (={value!r}) must be one of: {', '.join(known)}{hint}"
+
+
+def number(
+    argument: str,
+    value: object,
+    *,
+    above: float | None = None,
+    at_least: float | None = None,
+    at_most: float | None = None,
+    whole: bool = False,
+) -> float:
+    """Check a number given by the user and return it.
+
+    >>> number("C", 10, above=0)
+    10.0
+    >>> number("rounds", 0, at_least=1, whole=True)
+    Traceback (most recent call last):
+        ...
+    fedcollab.errors.InputError: `rounds` (=0) must be a whole number of at least 1
+    """
+    kind = "a whole number" if whole else "a finite number"
+    limits = [
+        f"above {above:g}" if above is not None else "",
+        f"of at least {at_least:g}" if at_least is not None else "",
+        f"of at most {at_most:g}" if at_most is not None else "",
+    ]
+    wanted = " ".join([kind, *filter(None, [" and ".join(filter(None, limits))])])
+    try:
+        checked = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise InputError(f"`{argument}` (={value!r}) must be {wanted}") from None
+    finite = checked == checked and abs(checked) != float("inf")
+    if (
+        isinstance(value, bool)
+        or not finite
+        or (whole and checked != int(checked))
+        or (above is not None and checked <= above)
+        or (at_least is not None and checked < at_least)
+        or (at_most is not None and checked > at_most)
+    ):
+        raise InputError(f"`{argument}` (={value!r}) must be {wanted}")
+    return checked
