@@ -1,0 +1,149 @@
+"""The value that the distance stage passes on: how different every two clients' data are, and how sure we are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedcollab import artefact
+from fedcollab.errors import InputError
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Distances:
+    """Estimated distances between every two clients.
+
+    raw          N x N signed estimates of 2 BalAcc - 1, symmetric with a zero diagonal; NaN where unobserved
+    names        one name a client
+    quantities   training samples of each client
+    stderr       N x N standard errors, where the method gives them
+    replicates   R x N x N joint replicates of `raw` (all pairs of one replicate share one resampling of each client)
+    observed     N x N mask: False where a pair was never measured
+    method, settings, cost   how it was estimated, with what, and what it cost (rounds, bytes per client)
+
+    `matrix` is `raw` clipped to [0, 1], with 1 where a pair was not observed.
+    """
+
+    raw: Floats
+    names: tuple[str, ...]
+    quantities: NDArray[np.int64]
+    stderr: Floats | None = None
+    replicates: Floats | None = None
+    observed: NDArray[np.bool_] = field(default=None)  # type: ignore[assignment]
+    method: str = "given"
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    cost: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        raw = _square("raw", self.raw)
+        count = len(raw)
+        names = tuple(str(name) for name in self.names)
+        if len(names) != count or len(set(names)) != count:
+            raise InputError(f"`names` (={list(names)!r}) must be {count} different names, one a row of `raw`")
+        quantities = np.array(self.quantities, dtype=np.int64)
+        if quantities.shape != (count,) or (quantities <= 0).any():
+            raise InputError(f"`quantities` (={quantities.tolist()!r}) must be {count} positive whole numbers")
+        observed = np.isfinite(raw) if self.observed is None else np.array(self.observed, dtype=bool)
+        if observed.shape != raw.shape:
+            raise InputError(f"`observed` has shape {observed.shape}; expected {raw.shape}")
+        np.fill_diagonal(observed, True)
+        if not np.isfinite(raw[observed]).all():
+            raise InputError("`raw` must be finite wherever `observed` is true")
+        if not np.array_equal(np.where(observed, raw, 0), np.where(observed, raw, 0).T):
+            raise InputError("`raw` must be symmetric")
+        if np.diag(raw).any():
+            raise InputError("`raw` must have a zero diagonal")
+        values: dict[str, Any] = {"raw": raw, "names": names, "quantities": quantities, "observed": observed}
+        if self.stderr is not None:
+            values["stderr"] = _square("stderr", self.stderr, count)
+        if self.replicates is not None:
+            replicates = np.array(self.replicates, dtype=np.float64)
+            if replicates.ndim != 3 or replicates.shape[1:] != raw.shape:
+                raise InputError(f"`replicates` has shape {replicates.shape}; expected (R, {count}, {count})")
+            values["replicates"] = replicates
+        for key, value in values.items():
+            if isinstance(value, np.ndarray):
+                value.setflags(write=False)
+            object.__setattr__(self, key, value)
+
+    @property
+    def matrix(self) -> Floats:
+        """Distances in [0, 1], as the objective takes them: `raw` clipped, 1 where a pair was not observed."""
+        return np.where(self.observed, np.clip(self.raw, 0.0, 1.0), 1.0)
+
+    def between(self, first: str, second: str) -> float:
+        """The distance between two clients, by name."""
+        return float(self.matrix[self.index(first), self.index(second)])
+
+    def index(self, name: str) -> int:
+        """The position of a client in every array of this value."""
+        try:
+            return self.names.index(name)
+        except ValueError:
+            raise InputError(f"`client` (={name!r}) must be one of: {', '.join(self.names)}") from None
+
+    def save(self, path: str | Path) -> None:
+        """Write JSON that a person can read; numbers keep six decimals."""
+        artefact.write_json(
+            path,
+            "distances",
+            {
+                "method": self.method,
+                "names": list(self.names),
+                "quantities": self.quantities,
+                "matrix": _rounded(self.matrix),
+                "raw": _rounded(self.raw),
+                "stderr": _rounded(self.stderr),
+                "observed": self.observed,
+                "settings": dict(self.settings),
+                "cost": dict(self.cost),
+                "replicates": _rounded(self.replicates, 4),
+            },
+        )
+
+    @classmethod
+    def load(cls, path: str | Path) -> Distances:
+        """Read a file that `save` wrote, or one by hand with `names`, `quantities` and `matrix` or `raw`."""
+        content = artefact.read_json(path, "distances")
+        if not ("raw" in content or "matrix" in content) or "quantities" not in content:
+            raise InputError(f"`{path}` must have `quantities` and `raw` or `matrix`")
+        raw = _numbers(path, "raw", content.get("raw", content.get("matrix")))
+        return cls(
+            raw=raw,
+            names=tuple(content.get("names") or (str(i) for i in range(len(raw)))),
+            quantities=_numbers(path, "quantities", content["quantities"]).astype(np.int64),
+            stderr=_numbers(path, "stderr", content["stderr"]) if content.get("stderr") else None,
+            replicates=_numbers(path, "replicates", content["replicates"]) if content.get("replicates") else None,
+            observed=np.array(content["observed"], dtype=bool) if content.get("observed") else None,  # type: ignore[arg-type]
+            method=str(content.get("method", "given")),
+            settings=content.get("settings", {}),
+            cost=content.get("cost", {}),
+        )
+
+    def __repr__(self) -> str:
+        return f"Distances({len(self.names)} clients, method={self.method!r})"
+
+
+def _rounded(values: Floats | None, digits: int = 6) -> Any:
+    return None if values is None else (np.round(values, digits) + 0.0).tolist()
+
+
+def _numbers(path: str | Path, key: str, value: Any) -> Floats:
+    try:
+        return np.array(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"`{path}`: `{key}` must be numbers, in rows of equal length") from None
+
+
+def _square(name: str, values: ArrayLike | Sequence[Sequence[float]], count: int | None = None) -> Floats:
+    array = np.array(values, dtype=np.float64)
+    if array.ndim != 2 or array.shape[0] != array.shape[1] or (count is not None and len(array) != count):
+        raise InputError(f"`{name}` has shape {array.shape}; expected a square matrix, one row a client")
+    return array
