@@ -25,7 +25,7 @@ _HOME = {
     "solve": "fedcollab.coalitions",
 }
 
-__all__ = sorted(_HOME)
+__all__ = ["Collaboration", "InputError", "c_path", "objective", "place", "solve"]
 
 if TYPE_CHECKING:
     from fedcollab.coalitions import Collaboration, c_path, objective, place, solve

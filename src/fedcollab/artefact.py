@@ -86,7 +86,9 @@ def _plain(value: Any) -> Any:
 def _render(value: Any, depth: int) -> str:
     pad = "  " * (depth + 1)
     if isinstance(value, dict) and value:
-        rows = [f"{pad}{json.dumps(key, ensure_ascii=False)}: {_render(item, depth + 1)}" for key, item in value.items()]
+        rows = [
+            f"{pad}{json.dumps(key, ensure_ascii=False)}: {_render(item, depth + 1)}" for key, item in value.items()
+        ]
         return "{\n" + ",\n".join(rows) + "\n" + "  " * depth + "}"
     if isinstance(value, list) and any(isinstance(item, (list, dict)) for item in value):
         return "[\n" + ",\n".join(pad + _render(item, depth + 1) for item in value) + "\n" + "  " * depth + "]"

@@ -36,7 +36,7 @@ class Distances:
     quantities: NDArray[np.int64]
     stderr: Floats | None = None
     replicates: Floats | None = None
-    observed: NDArray[np.bool_] = field(default=None)  # type: ignore[assignment]
+    observed: NDArray[np.bool_] = field(default=None)  # type: ignore[arg-type]
     method: str = "given"
     settings: Mapping[str, Any] = field(default_factory=dict)
     cost: Mapping[str, Any] = field(default_factory=dict)

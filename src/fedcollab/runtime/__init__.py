@@ -1,0 +1,31 @@
+"""Where procedures run: the same code over in-process clients (wire, vectorised) or a real federation (Flower)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from fedcollab.clients.data import ClientData
+from fedcollab.errors import choose
+from fedcollab.runtime.base import Runtime
+from fedcollab.runtime.vectorised import Vectorised
+from fedcollab.runtime.wire import Wire
+
+__all__ = ["Runtime", "Vectorised", "Wire", "connect"]
+
+RUNTIMES: dict[str, type[Vectorised] | type[Wire]] = {"vectorised": Vectorised, "wire": Wire}
+
+
+def connect(clients: Iterable[ClientData] | Runtime, runtime: str = "vectorised", device: str = "auto") -> Runtime:
+    """A runtime over these clients; one that exists already is passed through."""
+    if isinstance(clients, Runtime):
+        return clients
+    return choose("runtime", runtime, RUNTIMES)(clients, device=pick_device(device))
+
+
+def pick_device(device: str) -> str:
+    """`auto` is the GPU where there is one."""
+    if device != "auto":
+        return device
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"

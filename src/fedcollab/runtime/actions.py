@@ -1,0 +1,45 @@
+"""Everything that a client will ever do, in one table: the client side of every procedure, by name.
+
+An action is a function `(message, silo) -> reply`. It may read the silo's data and read and write the silo's state;
+only its reply leaves. A procedure may also give a `together` version, `(messages, silos) -> replies`, which does the
+same for many clients at once; the vectorised runtime uses it, and tests hold the two equal.
+
+Dotted paths keep start-up light: an action's module is imported when it is first called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+from fedcollab.errors import choose
+from fedcollab.runtime.message import Message
+from fedcollab.runtime.silo import Silo
+
+Action = Callable[[Message, Silo], Message]
+Together = Callable[[Mapping[str, Message], Mapping[str, Silo]], dict[str, Message]]
+
+ACTIONS: dict[str, str] = {
+    "describe": "fedcollab.clients.schema:describe_client",
+    "spread": "fedcollab.clients.schema:spread_client",
+    "prepare": "fedcollab.clients.schema:prepare_client",
+}
+
+TOGETHER: dict[str, str] = {}
+
+
+def find(action: str) -> Action:
+    """The client side of an action."""
+    function: Action = _load(choose("action", action, ACTIONS))
+    return function
+
+
+def find_together(action: str) -> Together | None:
+    """The version for many clients at once, where there is one."""
+    return _load(TOGETHER[action]) if action in TOGETHER else None
+
+
+def _load(path: str) -> Any:
+    module, function = path.split(":")
+    return getattr(import_module(module), function)

@@ -1,0 +1,72 @@
+"""What a runtime is: it carries messages to clients, has them act, and brings the replies back."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from fedcollab.clients.data import ClientData
+from fedcollab.errors import InputError
+from fedcollab.runtime.message import Message, payload
+
+
+@dataclass
+class Cost:
+    """What a federation has moved so far: rounds, and bytes of arrays to and from each client."""
+
+    rounds: int = 0
+    down: dict[str, int] = field(default_factory=dict)
+    up: dict[str, int] = field(default_factory=dict)
+
+    def count(self, messages: Mapping[str, Message], replies: Mapping[str, Message]) -> None:
+        """Add one round."""
+        self.rounds += 1
+        for name, message in messages.items():
+            self.down[name] = self.down.get(name, 0) + payload(message)
+        for name, reply in replies.items():
+            self.up[name] = self.up.get(name, 0) + payload(reply)
+
+
+class Runtime(ABC):
+    """Server code sees clients through this alone.
+
+    `call` sends one message to each named client, has it run an action from `runtime.actions`, and returns the
+    replies by name, in order of name, whatever order the messages came in.
+    """
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.names: tuple[str, ...] = tuple(sorted(names))
+        self.cost = Cost()
+        if len(set(self.names)) != len(self.names):
+            twice = next(name for name in self.names if self.names.count(name) > 1)
+            raise InputError(f"`clients` has the name {twice!r} twice; names must differ")
+
+    def call(self, action: str, messages: Mapping[str, Message]) -> dict[str, Message]:
+        """One round: an action at each of the named clients."""
+        unknown = sorted(set(messages) - set(self.names))
+        if unknown:
+            raise InputError(f"`messages` names {unknown[0]!r}, which is not a client of this federation")
+        ordered = {name: messages[name] for name in sorted(messages)}
+        replies = self._call(action, ordered)
+        self.cost.count(ordered, replies)
+        return replies
+
+    def call_all(self, action: str, message: Message) -> dict[str, Message]:
+        """One round with the same message for everyone."""
+        return self.call(action, dict.fromkeys(self.names, message))
+
+    @abstractmethod
+    def _call(self, action: str, messages: dict[str, Message]) -> dict[str, Message]:
+        """Carry the messages; `messages` is in order of name."""
+
+
+def check_clients(clients: Iterable[ClientData]) -> list[ClientData]:
+    """The clients in order of name, at least two of them and all with one name each."""
+    checked = list(clients)
+    for client in checked:
+        if not isinstance(client, ClientData):
+            raise InputError(f"`clients` holds a {type(client).__name__}; expected ClientData")
+    if len(checked) < 2:
+        raise InputError(f"`clients` has {len(checked)} client(s); at least 2 are needed to ask who trains with whom")
+    return sorted(checked, key=lambda client: client.name)

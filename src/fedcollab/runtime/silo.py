@@ -1,0 +1,57 @@
+"""One client's side: its data, and what it keeps between calls. Nothing here is ever sent as it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcollab.errors import InputError
+from fedcollab.runtime.message import Message
+
+if TYPE_CHECKING:
+    from fedcollab.clients.data import ClientData
+
+
+@dataclass(frozen=True, eq=False)
+class Arrays:
+    """A client's data as the models take it: float32 features, class indices, and a test split."""
+
+    x: NDArray[np.float32]
+    y: NDArray[np.int64]
+    x_test: NDArray[np.float32]
+    y_test: NDArray[np.int64]
+
+
+@dataclass(eq=False)
+class Silo:
+    """What a client-side action works on.
+
+    data     the client's own samples, as it gave them
+    state    what it keeps between calls, by procedure: messages, so that every runtime can store them
+    device   where its models run
+    """
+
+    data: ClientData
+    state: dict[str, Message] = field(default_factory=dict)
+    device: str = "cpu"
+    _arrays: tuple[str, Arrays] | None = None
+
+    @property
+    def name(self) -> str:
+        """The client's stable name."""
+        return self.data.name
+
+    @property
+    def arrays(self) -> Arrays:
+        """The data prepared by the schema that the federation agreed on (see `clients.schema`)."""
+        from fedcollab.clients.schema import Schema
+
+        if "prepare" not in self.state:
+            raise InputError(f"client `{self.name}` has not been prepared; call `clients.schema.prepare` first")
+        text = self.state["prepare"]["schema"]
+        if self._arrays is None or self._arrays[0] != text:
+            self._arrays = (text, Schema.from_json(text).apply(self.data))
+        return self._arrays[1]
