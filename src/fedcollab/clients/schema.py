@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -234,6 +234,25 @@ def _column(values: Any, name: str, client: str) -> tuple[str, NDArray[Any]]:
 # The server side: sees replies alone.
 
 
+def federate(
+    clients: Iterable[ClientData] | Runtime,
+    *,
+    runtime: str = "vectorised",
+    device: str = "auto",
+    scale: str = "auto",
+    missing_indicators: bool = False,
+    test_share: float = 0.2,
+    seed: int = 0,
+) -> Runtime:
+    """A runtime over these clients, prepared; one that exists is passed through, and prepared once."""
+    from fedcollab.runtime import connect
+
+    federation = connect(clients, runtime, device)
+    if federation.schema is None:
+        prepare(federation, scale=scale, missing_indicators=missing_indicators, test_share=test_share, seed=seed)
+    return federation
+
+
 def prepare(
     runtime: Runtime,
     *,
@@ -241,8 +260,8 @@ def prepare(
     missing_indicators: bool = False,
     test_share: float = 0.2,
     seed: int = 0,
-) -> tuple[Schema, dict[str, Message]]:
-    """Agree on a schema and have every client apply it; returns it with each client's description.
+) -> Schema:
+    """Agree on a schema and have every client apply it.
 
     scale   how arrays are scaled: "features" (each its own mean and spread), "channels" (one a channel of
             N x C x H x W, one for all values otherwise), "none", or "auto": features for rows, channels for images
@@ -275,9 +294,10 @@ def prepare(
         count = quantity * int(np.prod(shape)) / len(total)
         mean = total / count
         squares = _sum(runtime.call_all("spread", {"scale": scale, "mean": mean, **common}), "squares")
-        schema = Schema(classes, tuple(shape), None, tuple(mean), _deviation(squares / count), **extras)
+        schema = Schema(classes, tuple(shape), None, tuple(mean.tolist()), _deviation(squares / count), **extras)
     runtime.call_all("prepare", {"schema": schema.to_json()})
-    return schema, described
+    runtime.schema, runtime.described = schema, described
+    return schema
 
 
 def _table_schema(

@@ -5,10 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from fedcollab.clients.data import ClientData
 from fedcollab.errors import InputError
 from fedcollab.runtime.message import Message, payload
+
+if TYPE_CHECKING:
+    from fedcollab.clients.schema import Schema
 
 
 @dataclass
@@ -33,11 +37,18 @@ class Runtime(ABC):
 
     `call` sends one message to each named client, has it run an action from `runtime.actions`, and returns the
     replies by name, in order of name, whatever order the messages came in.
+
+    `schema` and `described` are set by `clients.schema.prepare`: what the federation agreed on, and what each client
+    said of itself (quantity, label counts).
     """
+
+    schema: Schema | None = None
+    described: Mapping[str, Message]
 
     def __init__(self, names: Iterable[str]) -> None:
         self.names: tuple[str, ...] = tuple(sorted(names))
         self.cost = Cost()
+        self.described = {}
         if len(set(self.names)) != len(self.names):
             twice = next(name for name in self.names if self.names.count(name) > 1)
             raise InputError(f"`clients` has the name {twice!r} twice; names must differ")

@@ -1,0 +1,26 @@
+"""What tests share: small clients of planted types, and a federation over them in both in-process runtimes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fedcollab.clients import ClientData
+
+
+def blobs(
+    name: str, count: int, *, shift: float = 0.0, flip: bool = False, seed: int = 0, test: int = 40
+) -> ClientData:
+    """Two Gaussian classes in four dimensions; `shift` moves the features, `flip` swaps the labels."""
+    rng = np.random.default_rng([seed, *name.encode()])
+    y = rng.integers(0, 2, count + test)
+    x = rng.normal(0, 1, (count + test, 4)) + np.outer(2 * y - 1, [1.5, 0, 0, 0]) + shift
+    y = 1 - y if flip else y
+    return ClientData(name, x[:count], y[:count], x[count:], y[count:])
+
+
+@pytest.fixture
+def clients() -> list[ClientData]:
+    """Six clients of two types: a, b, c agree; d, e, f have the labels swapped."""
+    sizes = {"a": 60, "b": 40, "c": 25, "d": 60, "e": 40, "f": 25}
+    return [blobs(name, size, flip=name in "def") for name, size in sizes.items()]
