@@ -1,0 +1,56 @@
+# Two commands do everything: `make demo` shows what fedcollab does, `make test` proves it.
+
+PYTHON ?= python3
+BIN := .venv/bin
+export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Data sets: the user's choice, else the folder beside this checkout where there is one, else the cache folder.
+SHARED := $(abspath ../shared/data)
+ifneq ($(wildcard $(SHARED)),)
+export FEDCOLLAB_DATA ?= $(SHARED)
+endif
+
+.PHONY: demo test test-slow lint bench docs clean browser data
+
+demo: .venv/installed
+	$(BIN)/fedcollab demo --out runs/demo
+
+test: .venv/installed-dev browser data
+	$(BIN)/pytest -n 2 -q --doctest-modules src tests -m "not slow"
+
+test-slow: .venv/installed-dev browser data
+	$(BIN)/pytest -q tests -m slow
+
+lint: .venv/installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: .venv/installed-dev data
+	$(BIN)/python benchmarks/run.py
+
+docs: .venv/installed-dev data
+	$(BIN)/python tools/docs.py
+
+clean:
+	rm -rf .venv runs dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+# A headless browser and the free data sets for the tests; where they cannot be had, those tests skip and say so.
+browser: .venv/installed-dev
+	@bash tools/browser.sh
+
+data: .venv/installed
+	@$(BIN)/fedcollab data get fashion-mnist --quiet || echo "fashion-mnist is not to be had here: its tests will skip"
+
+.venv/pip:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "fedcollab needs Python 3.11 or newer")'
+	$(PYTHON) -m venv .venv
+	@touch $@
+
+.venv/installed: .venv/pip pyproject.toml constraints.txt
+	$(BIN)/pip install -q -e ".[report]"
+	@touch $@
+
+.venv/installed-dev: .venv/installed
+	$(BIN)/pip install -q -e ".[dev]"
+	@touch $@
