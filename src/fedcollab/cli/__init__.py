@@ -1,0 +1,130 @@
+"""The command line: argument parsing and printing only. `fedcollab --help` reads like a tour."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+import warnings
+from importlib import import_module
+from typing import Any
+
+import click
+
+from fedcollab import __version__
+from fedcollab.errors import FedcollabWarning, InputError
+
+TOUR: dict[str, dict[str, str]] = {
+    "Start here": {
+        "demo": "fedcollab.cli.demo:demo",
+        "run": "fedcollab.cli.stages:run",
+    },
+    "The stages, one at a time": {
+        "estimate": "fedcollab.cli.stages:estimate",
+        "solve": "fedcollab.cli.coalitions:solve",
+        "train": "fedcollab.cli.stages:train",
+        "report": "fedcollab.cli.stages:report",
+    },
+    "Look closer": {
+        "explain": "fedcollab.cli.coalitions:explain",
+        "path": "fedcollab.cli.coalitions:path",
+    },
+    "Data sets": {
+        "data": "fedcollab.cli.data:data",
+    },
+}
+
+
+class Tour(click.Group):
+    """Commands in the order of the story, imported when they are used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Every command."""
+        return [name for section in TOUR.values() for name in section]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import one command."""
+        for section in TOUR.values():
+            if cmd_name in section:
+                module, attribute = section[cmd_name].split(":")
+                command: click.Command = getattr(import_module(module), attribute)
+                return command
+        return None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """An unknown command lists the known ones."""
+        if args and not args[0].startswith("-") and args[0] not in self.list_commands(ctx):
+            from fedcollab.errors import unknown
+
+            raise InputError(unknown("command", args[0], self.list_commands(ctx)))
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """One section of the help for each section of the tour."""
+        for title, section in TOUR.items():
+            rows = [(name, _first_line(self.get_command(ctx, name))) for name in section]
+            with formatter.section(title):
+                formatter.write_dl(rows)
+
+
+def _first_line(command: click.Command | None) -> str:
+    return command.get_short_help_str(limit=90) if command is not None else ""
+
+
+@click.group(cls=Tour, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, prog_name="fedcollab")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+def cli(debug: bool) -> None:
+    """Who should train with whom?
+
+    Organisations want to train a model together but keep their data. With the wrong partners the model gets worse than
+    training alone. fedcollab tells, before any model is trained, who should train with whom, how sure it is and why;
+    then it trains inside the coalitions.
+
+    \b
+      clients --> distances --> coalitions --> training --> report
+                  estimate      solve          train        report
+
+    \b
+    New here?         fedcollab demo
+    Your own files?   fedcollab run --clients FOLDER --label COLUMN
+    Only a matrix?    fedcollab solve --matrix D.csv --quantities m.csv
+    """
+
+
+def main() -> None:
+    """Entry point: bad input ends in one line on standard error and exit code 2, an interrupt in 130."""
+    debug = "--debug" in sys.argv or bool(os.environ.get("FEDCOLLAB_DEBUG"))
+    warnings.showwarning = _show_warning
+    try:
+        code = cli.main(standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)
+    except InputError as error:
+        _fail(str(error), 2, debug)
+    except click.ClickException as error:
+        context = getattr(error, "ctx", None)
+        if type(error).__name__ == "NoArgsIsHelpError":
+            error.show()
+            sys.exit(0)
+        hint = f" (see `{context.command_path} --help`)" if context is not None else ""
+        _fail(" ".join(error.format_message().split()) + hint, 2, debug)
+    except (KeyboardInterrupt, click.Abort):
+        _fail("stopped; finished stages are kept: run the same command again to go on", 130, debug)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
+
+
+def _fail(line: str, code: int, debug: bool) -> None:
+    if debug:
+        traceback.print_exc()
+    print(f"fedcollab: {line}", file=sys.stderr)
+    sys.exit(code)
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+    """Notes to the user as one line; other warnings are for developers."""
+    if issubclass(category, FedcollabWarning):
+        print(f"note: {message}", file=sys.stderr)

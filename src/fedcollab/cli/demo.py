@@ -1,0 +1,47 @@
+"""`fedcollab demo`: the whole story in half a minute, on data that ships with scikit-learn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from fedcollab.cli import options
+
+
+@click.command(epilog="Example:  fedcollab demo && open runs/demo/report.html")
+@click.option(
+    "--out", type=click.Path(path_type=Path), default=Path("runs/demo"), show_default=True, help="Run directory."
+)
+@click.option("--seed", default=0, show_default=True, help="Another seed, another split of the digits.")
+@options.output
+def demo(out: Path, seed: int, as_json: bool, quiet: bool) -> None:
+    """The whole story in half a minute: 20 clients, handwritten digits, who should train with whom."""
+    from fedcollab import scenarios
+    from fedcollab.cli.stages import all_stages, summary, write_report
+    from fedcollab.report.terminal import show_demo_start, show_run
+    from fedcollab.store import RunDirectory
+
+    made = scenarios.make("digits", seed=seed)
+    settings = {
+        "algorithm": "fedavg",
+        "model": made.settings["model"],
+        "rounds": made.settings["rounds"],
+        "lr": made.settings["lr"],
+        "batch_size": made.settings["batch_size"],
+        "local_epochs": 1,
+        "distance": "auto",
+        "seed": seed,
+        "scale": "none",
+        "missing_indicators": False,
+        "test_share": 0.2,
+    }
+    RunDirectory.open(out, {"source": "digits", "C": "auto", **settings}, fresh=True)
+    if not as_json:
+        show_demo_start(made)
+    fitted, results = all_stages(made.clients, "auto", out, settings, quiet=quiet or as_json)
+    page = write_report(out)
+    if as_json:
+        options.print_json(summary(fitted, results, page))
+    else:
+        show_run(fitted, results, page, next_command="fedcollab run --clients FOLDER --label COLUMN")

@@ -1,0 +1,99 @@
+"""Options that several commands share, and where their clients come from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from fedcollab import artefact
+from fedcollab.errors import InputError
+
+if TYPE_CHECKING:
+    from fedcollab.clients import ClientData
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def several(*decorators: Callable[[F], F]) -> Callable[[F], F]:
+    """Apply decorators in the order in which the help shall list them."""
+
+    def apply(function: F) -> F:
+        for decorator in reversed(decorators):
+            function = decorator(function)
+        return function
+
+    return apply
+
+
+output = several(
+    click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output, for programs."),
+    click.option("--quiet", is_flag=True, help="No progress bars."),
+)
+
+source = several(
+    click.argument("scenario", required=False, type=click.Path(path_type=Path)),
+    click.option(
+        "--clients", type=click.Path(path_type=Path), help="Folder with one CSV, Parquet or NPZ file per client."
+    ),
+    click.option("--label", help="The label column of CSV and Parquet files."),
+    click.option(
+        "--drop", multiple=True, metavar="COLUMN", help="A column to leave out (identifiers, dates); repeatable."
+    ),
+)
+
+estimation = several(
+    click.option("--distance", default="auto", show_default=True, help="How to estimate distances."),
+    click.option("--missing-indicators", is_flag=True, help="Let missingness itself be a feature of tables."),
+    click.option(
+        "--test-share", default=0.2, show_default=True, help="Hold-out share of clients without a test split."
+    ),
+    click.option("--seed", default=0, show_default=True, help="Everything random is derived from it."),
+)
+
+training = several(
+    click.option("--algorithm", default="fedavg", show_default=True, help="Federated algorithm inside the coalitions."),
+    click.option("--model", default="mlp", show_default=True, help="Model to train."),
+    click.option("--rounds", default=100, show_default=True, help="Communication rounds."),
+    click.option("--lr", default=0.1, show_default=True, help="Step size of local SGD."),
+    click.option("--batch-size", default=32, show_default=True, help="Batch size of local SGD."),
+    click.option("--local-epochs", default=1, show_default=True, help="Local epochs a round."),
+)
+
+
+def find_clients(
+    scenario: Path | None, clients: Path | None, label: str | None, drop: tuple[str, ...]
+) -> tuple[list[ClientData], dict[str, Any]]:
+    """The clients of a scenario file or of a folder, and the settings that the scenario brings."""
+    if (scenario is None) == (clients is None):
+        raise InputError("give either a SCENARIO.toml or --clients FOLDER (with --label COLUMN)")
+    if clients is not None:
+        from fedcollab.clients import read_clients
+
+        return read_clients(clients, label, drop), {}
+    from fedcollab import scenarios
+
+    if scenario is None or not scenario.is_file():
+        raise InputError(f"`SCENARIO` (={str(scenario)!r}) does not exist; expected a TOML file")
+    made = scenarios.load(scenario)
+    return list(made.clients), {**made.settings, "scale": "none"}
+
+
+def parse_C(value: str) -> float | str:
+    """`auto`, or a positive number."""
+    from fedcollab.errors import number
+
+    return value if value == "auto" else number("C", value, above=0)
+
+
+def print_json(content: Any) -> None:
+    """For programs."""
+    click.echo(artefact.dumps(content))
+
+
+def read_json(path: Path) -> Any:
+    """An artefact of whatever kind, as it is."""
+    return json.loads(path.read_text())

@@ -1,0 +1,226 @@
+"""`run` does all stages in a run directory; `estimate`, `train` and `report` do one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fedcollab.cli import options
+
+if TYPE_CHECKING:
+    from fedcollab.pipeline import Fitted
+    from fedcollab.training import TrainingResult
+
+
+@click.command(epilog="Example:  fedcollab run --clients hospitals/ --label outcome")
+@options.source
+@click.option("--C", "C", default="auto", show_default=True, help="Weight of the generalisation term, or auto.")
+@options.estimation
+@options.training
+@click.option("--out", type=click.Path(path_type=Path), help="Run directory.  [default: runs/NAME of the source]")
+@click.option("--fresh", is_flag=True, help="Start over if that run exists; else it goes on where it stopped.")
+@options.output
+def run(
+    scenario: Path | None,
+    clients: Path | None,
+    label: str | None,
+    drop: tuple[str, ...],
+    C: str,
+    out: Path | None,
+    fresh: bool,
+    as_json: bool,
+    quiet: bool,
+    **settings: Any,
+) -> None:
+    """All stages: who should train with whom, then train alone, with everyone and in coalitions.
+
+    Clients come from a folder with one file per client (the file's name is the client's name), or from a scenario file.
+    Every stage leaves its artefact in the run directory; an interrupted run goes on where it stopped.
+    """
+    value = options.parse_C(C)
+    found, brought = options.find_clients(scenario, clients, label, drop)
+    settings = with_defaults(settings, brought)
+    from fedcollab.report.terminal import show_run
+    from fedcollab.store import RunDirectory
+
+    origin = (scenario or clients or Path()).resolve()
+    out = out or Path("runs") / origin.stem
+    asked = {"source": str(origin.name), "label": label, "drop": list(drop), "C": value, **settings}
+    RunDirectory.open(out, asked, fresh=fresh)
+    fitted, results = all_stages(found, value, out, settings, quiet=quiet or as_json)
+    page = write_report(out)
+    if as_json:
+        options.print_json(summary(fitted, results, page))
+    else:
+        show_run(fitted, results, page, next_command=f"fedcollab explain {out / 'collaboration.json'}")
+
+
+@click.command(epilog="Example:  fedcollab estimate --clients hospitals/ --label outcome -o distances.json")
+@options.source
+@options.estimation
+@click.option(
+    "-o", "--out", required=True, type=click.Path(path_type=Path), help="Where to write the distances (JSON)."
+)
+@options.output
+def estimate(
+    scenario: Path | None,
+    clients: Path | None,
+    label: str | None,
+    drop: tuple[str, ...],
+    out: Path,
+    as_json: bool,
+    quiet: bool,
+    **settings: Any,
+) -> None:
+    """How different are every two clients' data? Writes a distances file for `fedcollab solve`."""
+    found, brought = options.find_clients(scenario, clients, label, drop)
+    from fedcollab.distances import estimate_distances
+    from fedcollab.progress import bar
+    from fedcollab.report.terminal import show_distances
+
+    with bar("distances", quiet=quiet or as_json) as progress:
+        distances = estimate_distances(
+            found,
+            method=settings["distance"],
+            seed=settings["seed"],
+            scale=brought.get("scale", "auto"),
+            missing_indicators=settings["missing_indicators"],
+            test_share=settings["test_share"],
+            progress=progress,
+        )
+    distances.save(out)
+    if as_json:
+        options.print_json(options.read_json(out))
+    else:
+        show_distances(distances, next_command=f"fedcollab solve {out}")
+
+
+@click.command(
+    epilog="Example:  fedcollab train --clients hospitals/ --label outcome --coalitions collaboration.json -o trained/"
+)
+@options.source
+@click.option(
+    "--coalitions",
+    required=True,
+    help="A collaboration file from `fedcollab solve`, or `local` or `global`.",
+)
+@options.training
+@click.option("--test-share", default=0.2, show_default=True, help="Hold-out share of clients without a test split.")
+@click.option("--seed", default=0, show_default=True, help="Everything random is derived from it.")
+@click.option(
+    "-o", "--out", required=True, type=click.Path(path_type=Path), help="Folder for result, metrics and models."
+)
+@options.output
+def train(
+    scenario: Path | None,
+    clients: Path | None,
+    label: str | None,
+    drop: tuple[str, ...],
+    coalitions: str,
+    out: Path,
+    as_json: bool,
+    quiet: bool,
+    **settings: Any,
+) -> None:
+    """Train a federated algorithm inside each coalition; models are saved as safetensors."""
+    found, brought = options.find_clients(scenario, clients, label, drop)
+    settings = with_defaults(settings, brought)
+    from fedcollab.clients.schema import federate
+    from fedcollab.coalitions import Collaboration
+    from fedcollab.progress import bar
+    from fedcollab.report.terminal import show_training
+    from fedcollab.training import train as run_training
+
+    groups = coalitions if coalitions in ("local", "global") else Collaboration.load(coalitions).coalitions
+    federation = federate(
+        found, scale=settings.pop("scale"), test_share=settings.pop("test_share"), seed=settings["seed"]
+    )
+    with bar("training", quiet=quiet or as_json) as progress:
+        result = run_training(federation, groups, run_dir=out, progress=progress, **settings)
+    if as_json:
+        options.print_json(options.read_json(out / "training.json"))
+    else:
+        show_training(result, out)
+
+
+@click.command(epilog="Example:  fedcollab report runs/demo")
+@click.argument("directory", type=click.Path(path_type=Path))
+@click.option("-o", "--out", type=click.Path(path_type=Path), help="Where to write the page.  [default: in the run]")
+@options.output
+def report(directory: Path, out: Path | None, as_json: bool, quiet: bool) -> None:
+    """One HTML file to open, question and forward, from a run directory at whatever stage it is."""
+    page = write_report(directory, out)
+    if as_json:
+        options.print_json({"report": str(page)})
+    else:
+        click.echo(f"Report: {page}")
+
+
+def all_stages(
+    clients: Any, C: float | str, out: Path, settings: dict[str, Any], *, quiet: bool
+) -> tuple[Fitted, dict[str, TrainingResult]]:
+    """Fit, then train alone, with everyone, and in the coalitions."""
+    from fedcollab.pipeline import WAYS, FedCollab
+
+    keys = ("algorithm", "model", "rounds", "lr", "batch_size", "local_epochs")
+    training = {key: settings[key] for key in keys}
+    fitted = FedCollab(
+        C=C,
+        distance=settings["distance"],
+        seed=settings["seed"],
+        scale=settings["scale"],
+        missing_indicators=settings["missing_indicators"],
+        test_share=settings["test_share"],
+        run_dir=out,
+        quiet=quiet,
+    ).fit(clients)
+    results = {}
+    for way in WAYS:
+        plain = {**training, "algorithm": "fedavg"} if way == "local" else training
+        results[way] = fitted.train(way=way, **plain)
+    return fitted, results
+
+
+def with_defaults(settings: dict[str, Any], brought: dict[str, Any]) -> dict[str, Any]:
+    """Command-line settings over what a scenario brings, over the defaults."""
+    context = click.get_current_context()
+    merged = {"scale": brought.get("scale", "auto")}
+    for key, value in settings.items():
+        typed = context.get_parameter_source(key) == click.core.ParameterSource.COMMANDLINE
+        merged[key] = value if typed else brought.get(key, value)
+    return merged
+
+
+def write_report(directory: Path, out: Path | None = None) -> Path:
+    """The page of a run."""
+    from fedcollab.report import write
+
+    return write(directory, out)
+
+
+def summary(fitted: Fitted, results: dict[str, TrainingResult], page: Path) -> dict[str, Any]:
+    """The answer and what it gained, for programs."""
+    from fedcollab import metrics
+
+    local = results["local"].accuracy
+    collaboration = fitted.collaboration
+    return {
+        "coalitions": collaboration.coalitions,
+        "C": collaboration.C,
+        "objective": collaboration.objective,
+        "lower_bound": collaboration.lower_bound,
+        "optimal": collaboration.optimal,
+        "clients": list(fitted.distances.names),
+        "results": {
+            way: {
+                "accuracy": result.accuracy,
+                "mean_accuracy": float(result.accuracy.mean()),
+                "ipr": None if way == "local" else metrics.ipr(result.accuracy, local),
+                "rsd": None if way == "local" else metrics.rsd(result.accuracy, local),
+            }
+            for way, result in results.items()
+        },
+        "report": str(page),
+    }

@@ -1,0 +1,140 @@
+"""The five stages in a page: `FedCollab(...).fit(clients)`, then `.train()`.
+
+clients ──▶ distances ──▶ coalitions ──▶ training ──▶ report
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fedcollab import artefact
+from fedcollab.clients.data import ClientData
+from fedcollab.clients.schema import federate
+from fedcollab.coalitions import Collaboration, CPath, c_path, solve
+from fedcollab.distances import Distances, estimate_distances
+from fedcollab.errors import InputError, number
+from fedcollab.progress import Progress, bar
+from fedcollab.runtime import Runtime
+from fedcollab.store import RunDirectory
+from fedcollab.training import TrainingResult, train
+
+WAYS = ("local", "global", "coalitions")
+
+
+@dataclass(frozen=True)
+class FedCollab:
+    """Who should train with whom: settings of the stages, and `fit` to run them.
+
+    C               weight of the generalisation term; "auto" takes the C that the path over C suggests
+    distance        method of `estimate_distances`
+    seed            everything random is derived from it
+    run_dir         where every stage leaves its artefact; a stage that is there already is not computed again
+    quiet           no progress bars
+    """
+
+    C: float | str = "auto"
+    distance: str = "auto"
+    seed: int = 0
+    runtime: str = "vectorised"
+    device: str = "auto"
+    scale: str = "auto"
+    missing_indicators: bool = False
+    test_share: float = 0.2
+    distance_options: dict[str, Any] = field(default_factory=dict)
+    solve_options: dict[str, Any] = field(default_factory=dict)
+    run_dir: str | Path | None = None
+    quiet: bool = True
+
+    def __post_init__(self) -> None:
+        if self.C != "auto":
+            number("C", self.C, above=0)
+
+    def fit(self, clients: Iterable[ClientData] | Runtime) -> Fitted:
+        """Estimate the distances and solve for the coalitions."""
+        clients = clients if isinstance(clients, Runtime) else list(clients)
+        federation = federate(
+            clients,
+            runtime=self.runtime,
+            device=self.device,
+            scale=self.scale,
+            missing_indicators=self.missing_indicators,
+            test_share=self.test_share,
+            seed=self.seed,
+        )
+        store = RunDirectory(self.run_dir) if self.run_dir is not None else None
+        if store is not None and federation.schema is not None:
+            artefact.write_bytes(store.file("schema.json"), (federation.schema.to_json() + "\n").encode())
+            store.write_config({"clients": {name: dict(reply) for name, reply in _described(federation).items()}})
+        with bar("distances", quiet=self.quiet) as progress:
+            distances = self._stage(store, "distances.json", Distances, lambda: self._estimate(federation, progress))
+        path = self._stage(store, "path.json", CPath, lambda: c_path(distances, **self._path_options()))
+        C = path.suggested.C if self.C == "auto" else float(self.C)
+        collaboration = self._stage(
+            store,
+            "collaboration.json",
+            Collaboration,
+            lambda: solve(distances, C=C, seed=self.seed, **self.solve_options),
+        )
+        return Fitted(self, federation, distances, path, collaboration)
+
+    def _estimate(self, federation: Runtime, progress: Progress) -> Distances:
+        return estimate_distances(
+            federation, method=self.distance, seed=self.seed, progress=progress, **self.distance_options
+        )
+
+    def _path_options(self) -> dict[str, Any]:
+        return {key: value for key, value in self.solve_options.items() if key not in ("method", "restarts")}
+
+    @staticmethod
+    def _stage(store: RunDirectory | None, name: str, kind: Any, compute: Callable[[], Any]) -> Any:
+        """What the stage left in the run directory, or what it computes now."""
+        if store is not None and store.has(name):
+            return kind.load(store.file(name))
+        value = compute()
+        if store is not None:
+            value.save(store.file(name))
+        return value
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """The answer before any training: distances, the path over C, and the collaboration."""
+
+    settings: FedCollab
+    federation: Runtime
+    distances: Distances
+    path: CPath
+    collaboration: Collaboration
+
+    def train(
+        self, algorithm: str = "fedavg", model: str = "mlp", *, way: str = "coalitions", **options: Any
+    ) -> TrainingResult:
+        """Train inside the coalitions, or ("local", "global") the two ends that they are compared to."""
+        if way not in WAYS:
+            raise InputError(f"`way` (={way!r}) must be one of: {', '.join(WAYS)}")
+        coalitions = self.collaboration.coalitions if way == "coalitions" else way
+        folder = None if self.settings.run_dir is None else Path(self.settings.run_dir) / "training" / way
+        if folder is not None and (folder / "training.json").exists():
+            return TrainingResult.load(folder / "training.json")
+        words = {"coalitions": "training in coalitions", "local": "training alone", "global": "training with everyone"}
+        with self._bar(words[way]) as progress:
+            return train(
+                self.federation,
+                coalitions,
+                algorithm,
+                model,
+                **{"seed": self.settings.seed, "run_dir": folder, "progress": progress, **options},
+            )
+
+    def _bar(self, description: str) -> AbstractContextManager[Progress]:
+        return bar(description, quiet=self.settings.quiet)
+
+
+def _described(federation: Runtime) -> dict[str, dict[str, Any]]:
+    """What each client said of itself, without the sums that only preprocessing needs."""
+    keep = ("quantity", "test_quantity", "label_counts")
+    return {name: {key: reply[key] for key in keep} for name, reply in federation.described.items()}

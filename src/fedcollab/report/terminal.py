@@ -1,0 +1,125 @@
+"""What a person sees on the terminal: the answer first, in words, then the figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from fedcollab import metrics
+from fedcollab.report.words import answer, coalition_line, range_of_names
+
+if TYPE_CHECKING:
+    from fedcollab.distances import Distances
+    from fedcollab.pipeline import Fitted
+    from fedcollab.scenarios import Scenario
+    from fedcollab.training import TrainingResult
+
+WAYS = {"local": "alone", "global": "all together", "coalitions": "in coalitions"}
+
+
+def console() -> Console:
+    """Colour only on a terminal; no wrapping at 80 columns in a pipe."""
+    made = Console(highlight=False)
+    return made if made.is_terminal else Console(highlight=False, width=110)
+
+
+def show_demo_start(scenario: Scenario) -> None:
+    """What the demo's clients are."""
+    shown = console()
+    sizes = sorted({client.quantity for client in scenario.clients}, reverse=True)
+    shown.print("[bold]Who should train with whom?[/bold]")
+    shown.print(
+        f"{len(scenario.clients)} clients want to recognise handwritten digits. Each sees only some of the ten digits; "
+        f"half of them have {sizes[0]} images, half only {sizes[-1]}.\n"
+        "Nobody shows its data to anyone: every pair trains a small model that tries to tell the two apart.\n"
+    )
+
+
+def show_run(fitted: Fitted, results: Mapping[str, TrainingResult], page: Path, next_command: str) -> None:
+    """Coalitions, why, what was gained, and where to go next."""
+    shown = console()
+    collaboration = fitted.collaboration
+    quantities = dict(zip(fitted.distances.names, fitted.distances.quantities.tolist(), strict=True))
+    shown.print(f"\n[bold]{escape(answer(collaboration, fitted.distances.names))}[/bold]")
+    for number, members in enumerate(collaboration.coalitions, 1):
+        shown.print(f"  {number}. {escape(coalition_line(members, quantities))}")
+    shown.print()
+    shown.print(gain_table(results))
+    shown.print(escape(verdict(results)))
+    shown.print(f"\nReport:  {escape(str(page))}\nNext:    {escape(next_command)}")
+
+
+def gain_table(results: Mapping[str, TrainingResult]) -> Table:
+    """Acc, IPR and RSD of every way of training."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("training", "accuracy", "IPR", "RSD", "worst client"):
+        table.add_column(heading, justify="left" if heading == "training" else "right")
+    local = best_accuracy(results["local"])
+    for way, result in results.items():
+        accuracy = best_accuracy(result)
+        gains = ("", "")
+        if way != "local":
+            gains = (f"{100 * metrics.ipr(accuracy, local):.0f} %", f"{100 * metrics.rsd(accuracy, local):.1f}")
+        row = (WAYS.get(way, way), f"{100 * accuracy.mean():.1f} %", *gains, f"{100 * accuracy.min():.1f} %")
+        table.add_row(*row, style="bold" if way == "coalitions" else None)
+    return table
+
+
+def verdict(results: Mapping[str, TrainingResult]) -> str:
+    """What the figures mean, in two sentences."""
+    local, everyone, grouped = (best_accuracy(results[way]) for way in ("local", "global", "coalitions"))
+    worse = int((everyone < local).sum())
+    better = int((grouped > local).sum())
+    return (
+        f"IPR: share of clients that gain against training alone; RSD: how unequal the gains are (points).\n"
+        f"All together, {worse} of {len(local)} clients get a worse model than they would have alone; "
+        f"in coalitions, {better} of {len(local)} get a better one."
+    )
+
+
+def best_accuracy(result: TrainingResult) -> np.ndarray:
+    """Each client's accuracy with the model it would use: its personal one where the algorithm makes one."""
+    return result.accuracy if result.personal_accuracy is None else result.personal_accuracy
+
+
+def show_distances(distances: Distances, next_command: str) -> None:
+    """The matrix, or its summary where it is too wide."""
+    shown = console()
+    matrix, names = distances.matrix, distances.names
+    off = ~np.eye(len(names), dtype=bool)
+    shown.print(
+        f"Distances of {len(names)} clients (0: alike, 1: nothing in common), "
+        f"method {distances.method}: from {matrix[off].min():.2f} to {matrix[off].max():.2f}."
+    )
+    if len(names) <= 12:
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        table.add_column("")
+        for name in names:
+            table.add_column(escape(name), justify="right")
+        for position, name in enumerate(names):
+            cells = [f"{value:.2f}" if i != position else "·" for i, value in enumerate(matrix[position])]
+            table.add_row(escape(name), *cells)
+        shown.print(table)
+    shown.print(f"Next:    {escape(next_command)}")
+
+
+def show_training(result: TrainingResult, folder: Path) -> None:
+    """Accuracy by coalition."""
+    shown = console()
+    accuracy = dict(zip(result.names, best_accuracy(result).tolist(), strict=True))
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("coalition")
+    table.add_column("accuracy", justify="right")
+    for members in result.coalitions:
+        mean = float(np.mean([accuracy[name] for name in members]))
+        table.add_row(escape(range_of_names(members)), f"{100 * mean:.1f} %")
+    shown.print(table)
+    shown.print(
+        f"Mean accuracy {100 * np.mean(list(accuracy.values())):.1f} %. Models and metrics: {escape(str(folder))}"
+    )

@@ -1,0 +1,81 @@
+"""The answer in words, the same on the terminal and on the page."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fedcollab.coalitions import Collaboration
+
+
+def answer(collaboration: Collaboration, names: Sequence[str]) -> str:
+    """Who should train with whom, and how sure, in a sentence.
+
+    Ends of the scale have words of their own: everyone together, everyone alone.
+    """
+    groups = collaboration.coalitions
+    count = len(groups)
+    alone = sum(len(members) == 1 for members in groups)
+    if count == 1:
+        text = f"All {len(names)} clients should train together"
+    elif alone == len(names):
+        text = f"Each of the {len(names)} clients should train alone"
+    else:
+        text = f"{len(names)} clients should train in {count} coalitions"
+        text += f" ({alone} of them a client of its own)" if alone else ""
+    return f"{text}; {sureness(collaboration)}."
+
+
+def sureness(collaboration: Collaboration) -> str:
+    """Proven optimal, or within what gap."""
+    if collaboration.optimal:
+        return f"proven optimal for C = {collaboration.C:.3g}"
+    return f"within {100 * gap(collaboration):.1f} % of the best possible for C = {collaboration.C:.3g}"
+
+
+def gap(collaboration: Collaboration) -> float:
+    """(objective - lower bound) / objective."""
+    if collaboration.objective <= 0:
+        return 0.0
+    return max(0.0, (collaboration.objective - collaboration.lower_bound) / collaboration.objective)
+
+
+def coalition_line(members: Sequence[str], quantities: Mapping[str, int]) -> str:
+    """A coalition's members and size."""
+    samples = sum(quantities[name] for name in members)
+    many = "client" if len(members) == 1 else "clients"
+    return f"{range_of_names(members)}  ({len(members)} {many}, {samples:,} samples)"
+
+
+def range_of_names(names: Sequence[str], at_most: int = 8) -> str:
+    """Names, with runs of numbered ones drawn together and long lists cut.
+
+    >>> range_of_names(["client-00", "client-01", "client-02", "client-07"])
+    'client-00 … client-02, client-07'
+    >>> range_of_names([f"site {letter}" for letter in "abcdefghijk"])
+    'site a, site b, site c, site d, site e, site f, site g, and 4 more'
+    """
+    runs: list[list[str]] = []
+    for name in names:
+        if runs and _follows(runs[-1][-1], name):
+            runs[-1].append(name)
+        else:
+            runs.append([name])
+    texts = [run[0] if len(run) == 1 else f"{run[0]} … {run[-1]}" for run in _unbind(runs)]
+    if len(texts) > at_most:
+        shown = sum(len(run) for run in _unbind(runs)[: at_most - 1])
+        texts = [*texts[: at_most - 1], f"and {len(names) - shown} more"]
+    return ", ".join(texts)
+
+
+def _unbind(runs: list[list[str]]) -> list[list[str]]:
+    """A run of two reads better as two names."""
+    return [part for run in runs for part in ([[name] for name in run] if len(run) == 2 else [run])]
+
+
+def _follows(first: str, second: str) -> bool:
+    """Whether two names differ in their last number only, by one."""
+    one, two = (re.fullmatch(r"(.*?)(\d+)", name) for name in (first, second))
+    return bool(one and two and one[1] == two[1] and int(two[2]) == int(one[2]) + 1)
