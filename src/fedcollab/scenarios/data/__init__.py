@@ -1,0 +1,8 @@
+"""Data sets: where they are, how to get them, and their content as arrays. No file is ever unpickled."""
+
+from __future__ import annotations
+
+from fedcollab.scenarios.data.base import DataSet, Images
+from fedcollab.scenarios.data.store import DATA_SETS, Place, arrays, cache_folder, get, images, own_folder, place
+
+__all__ = ["DATA_SETS", "DataSet", "Images", "Place", "arrays", "cache_folder", "get", "images", "own_folder", "place"]

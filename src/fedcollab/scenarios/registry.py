@@ -1,0 +1,54 @@
+"""Scenarios by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from inspect import signature
+from typing import Any
+
+from fedcollab.errors import InputError, choose, number, unknown
+from fedcollab.scenarios.data import Images, images
+from fedcollab.scenarios.label import label_shift
+from fedcollab.scenarios.scenario import Scenario
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a scenario is built, and the data set it is built from unless another is named."""
+
+    build: Callable[..., Scenario]
+    dataset: str
+
+    def options(self) -> list[str]:
+        """What may be set, beside the seed, the data set and `iid`."""
+        return sorted(set(signature(self.build).parameters) - {"data", "seed", "iid"})
+
+
+SCENARIOS: dict[str, Recipe] = {
+    "digits": Recipe(label_shift, "digits"),
+    "label-shift": Recipe(label_shift, "fashion-mnist"),
+}
+
+
+def make(
+    name: str, *, seed: int = 0, iid: bool = False, dataset: str | Images | None = None, **options: Any
+) -> Scenario:
+    """Make a scenario by name.
+
+    name        one of `SCENARIOS`
+    seed        decides which samples each client gets; the same seed gives the same scenario
+    iid         draw each client's labels independently from its mix, instead of the mix rounded to whole samples
+    dataset     a data set's name (see `fedcollab data list`), or your own `Images`
+    options     what the scenario lets you set: clients, quantity, test, and its own
+    """
+    recipe = choose("name", name, SCENARIOS)
+    seed = int(number("seed", seed, whole=True, at_least=0))
+    if not isinstance(iid, bool):
+        raise InputError(f"`iid` (={iid!r}) must be true or false")
+    for option in options:
+        if option not in recipe.options():
+            raise InputError(f"scenario {name}: {unknown('option', option, recipe.options())}")
+    data = dataset if isinstance(dataset, Images) else images(recipe.dataset if dataset is None else dataset)
+    scenario = recipe.build(data, seed=seed, iid=iid, **options)
+    return replace(scenario, name=name, options={"iid": iid, **options})
