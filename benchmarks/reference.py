@@ -1,0 +1,105 @@
+"""Plain readings that the solver is measured against and tested with: Algorithm 2 to the letter, and two oracles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+def objective(D: Array, m: Array, p: NDArray[np.int64], C: float) -> float:
+    """Eq. (collab_obj), first line, through the matrix A of Eq. (collab_mat)."""
+    beta = m / m.sum()
+    same = p[:, None] == p[None, :]
+    A = same * beta / (same * beta).sum(axis=1, keepdims=True)
+    return float((C / np.sqrt(m.sum()) * np.sqrt((A**2 / beta).sum(axis=1)) + (A * D).sum(axis=1)).sum())
+
+
+def algorithm_2(D: Array, m: Array, C: float, rng: np.random.Generator) -> tuple[float, NDArray[np.int64]]:
+    """One run from all-local: for each client the whole objective is evaluated for each of the N choices."""
+    count = len(m)
+    p = np.arange(count)
+    changed = True
+    while changed:
+        changed = False
+        for k in rng.permutation(count):
+            before, values = p[k], np.empty(count)
+            for choice in range(count):
+                p[k] = choice
+                values[choice] = objective(D, m, p, C)
+            best = int(values.argmin())
+            p[k] = best if values[best] < values[before] - 1e-12 else before
+            changed |= bool(p[k] != before)
+    return objective(D, m, p, C), p
+
+
+def best_of_restarts(
+    D: Array, m: Array, C: float, restarts: int, seed: int = 0
+) -> tuple[float, NDArray[np.int64]]:
+    """Algorithm 2 with restarts, as the paper uses it."""
+    rng = np.random.default_rng(seed)
+    return min((algorithm_2(D, m, C, rng) for _ in range(restarts)), key=lambda found: found[0])
+
+
+def partitions(count: int) -> Iterator[list[int]]:
+    """All set partitions as label lists (restricted growth strings)."""
+
+    def grow(prefix: list[int], top: int) -> Iterator[list[int]]:
+        if len(prefix) == count:
+            yield prefix
+            return
+        for label in range(top + 1):
+            yield from grow([*prefix, label], max(top, label + 1))
+
+    yield from grow([], 0)
+
+
+def subset_programme(cost: dict[int, float], count: int) -> float:
+    """The plain dynamic programme over subsets: best(S) = min over T in S with its lowest client of f(T) + best(S - T)."""
+    best = [0.0] + [float("inf")] * ((1 << count) - 1)
+    for S in range(1, 1 << count):
+        low = S & -S
+        rest = S ^ low
+        T = rest
+        while True:
+            value = cost[T | low] + best[rest ^ T]
+            if value < best[S]:
+                best[S] = value
+            if T == 0:
+                break
+            T = (T - 1) & rest
+    return best[-1]
+
+
+def subset_costs(D: Array, m: Array, C: float) -> dict[int, float]:
+    """f(S) of every non-empty subset, each from its definition."""
+    costs = {}
+    for size in range(1, len(m) + 1):
+        for members in combinations(range(len(m)), size):
+            S = list(members)
+            total = m[S].sum()
+            costs[sum(1 << i for i in S)] = size * C / np.sqrt(total) + (D[np.ix_(S, S)] @ m[S]).sum() / total
+    return costs
+
+
+def planted(
+    groups: int, each: int, seed: int, within: float = 0.05, between: float = 0.6
+) -> tuple[Array, Array, Array]:
+    """A symmetric matrix with planted groups and noise, quantities from 100 to 1,000, and the groups."""
+    rng = np.random.default_rng(seed)
+    truth = np.repeat(np.arange(groups), each)
+    D = np.where(truth[:, None] == truth, within, between) + rng.normal(0, within / 2, (len(truth),) * 2)
+    D = np.clip((D + D.T) / 2, 0, 1)
+    np.fill_diagonal(D, 0)
+    return D, rng.integers(100, 1001, len(truth)).astype(float), truth
+
+
+def uniform(count: int, seed: int) -> tuple[Array, Array]:
+    """A symmetric matrix of independent uniform distances, quantities log-uniform from 10 to 3,000."""
+    rng = np.random.default_rng(seed)
+    D = np.triu(rng.random((count, count)), 1)
+    return D + D.T, np.exp(rng.uniform(np.log(10), np.log(3000), count)).round()

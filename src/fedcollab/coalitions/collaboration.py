@@ -1,0 +1,140 @@
+"""The answer: who trains with whom, what it costs by the bound, how far from the optimum it can be, and why.
+
+A frozen value. It keeps, per client and coalition, what is needed to explain every choice (the sums of distances), so
+a saved file explains itself without the matrix.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcollab.artefact import read_json, write_json
+from fedcollab.coalitions.constraints import Constraints
+from fedcollab.coalitions.explain import Explanation, explain, name_position
+from fedcollab.coalitions.inputs import Floats, Labels
+from fedcollab.errors import InputError
+
+
+@dataclass(frozen=True, eq=False)
+class Collaboration:
+    """A partition of the clients into coalitions.
+
+    assignment   one coalition label per client, 0..K-1 in order of first appearance
+    objective    L of Eq. (collab_obj); lower_bound: proven for every admissible partition
+    optimal      proven: objective and lower bound agree to a relative 1e-9
+    pull, push   what client k and coalition T are to each other: sum_{j in T} m_j D_kj and sum_{i in T} D_ik
+    """
+
+    assignment: Labels
+    quantities: Floats
+    names: tuple[str, ...] | None
+    C: float
+    objective: float
+    lower_bound: float
+    optimal: bool
+    method: str
+    pull: Floats = field(repr=False)
+    push: Floats = field(repr=False)
+    constraints: Constraints = field(default_factory=Constraints, repr=False)
+
+    def __post_init__(self) -> None:
+        for array in (self.assignment, self.quantities, self.pull, self.push):
+            array.flags.writeable = False
+
+    @property
+    def coalitions(self) -> list[list[Any]]:
+        """The coalitions as lists of names where names were given, else of positions."""
+        groups: list[list[Any]] = [[] for _ in range(int(self.assignment.max()) + 1)]
+        for client, label in enumerate(self.assignment):
+            groups[label].append(self.names[client] if self.names is not None else client)
+        return groups
+
+    @property
+    def gap(self) -> float:
+        """(objective - lower_bound) / objective: how much better any other partition can be, at most."""
+        return max(0.0, (self.objective - self.lower_bound) / self.objective)
+
+    @property
+    def terms(self) -> NDArray[np.float64]:
+        """Generalisation and shift term of every client (N x 2); they sum to the objective."""
+        mass = np.bincount(self.assignment, weights=self.quantities)[self.assignment]
+        own = self.pull[np.arange(len(mass)), self.assignment]
+        return np.stack([self.C / np.sqrt(mass), own / mass], axis=1)
+
+    def explain(self, client: str | int) -> Explanation:
+        """What the client's choice costs, and what every other choice would cost it and the others."""
+        return explain(self, name_position(self, client))
+
+    def save(self, path: str | Path) -> None:
+        """Write the answer as a JSON file that explains itself."""
+        limits = self.constraints
+        content = {
+            "coalitions": self.coalitions,
+            "objective": self.objective,
+            "lower_bound": self.lower_bound,
+            "gap": self.gap,
+            "optimal": self.optimal,
+            "method": self.method,
+            "C": self.C,
+            "names": None if self.names is None else list(self.names),
+            "quantities": self.quantities,
+            "assignment": self.assignment,
+            "constraints": {
+                "must_link": [list(group) for group in limits.together],
+                "cannot_link": [list(pair) for pair in limits.apart],
+                "unobserved": []
+                if limits.unobserved is None
+                else np.argwhere(np.triu(limits.unobserved)).tolist(),
+                "min_size": limits.min_size,
+                "max_size": limits.max_size,
+            },
+            "pull": self.pull,
+            "push": self.push,
+        }
+        write_json(path, "collaboration", content)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Collaboration:
+        """Read an answer that `save` wrote."""
+        content = read_json(path, "collaboration")
+        try:
+            limits = content["constraints"]
+            count = len(content["assignment"])
+            unobserved = None
+            if limits["unobserved"]:
+                unobserved = np.zeros((count, count), dtype=bool)
+                rows, columns = np.array(limits["unobserved"]).T
+                unobserved[rows, columns] = unobserved[columns, rows] = True
+            pull, push = (np.array(content[key], dtype=np.float64) for key in ("pull", "push"))
+            assignment = np.array(content["assignment"], dtype=np.int64)
+            quantities = np.array(content["quantities"], dtype=np.float64)
+            if pull.shape != (count, int(assignment.max()) + 1) or push.shape != pull.shape:
+                raise ValueError("sums do not match the coalitions")
+            if quantities.shape != (count,) or len(content["names"] or quantities) != count:
+                raise ValueError("quantities or names do not match the clients")
+            return cls(
+                assignment=assignment,
+                quantities=quantities,
+                names=None if content["names"] is None else tuple(content["names"]),
+                C=float(content["C"]),
+                objective=float(content["objective"]),
+                lower_bound=float(content["lower_bound"]),
+                optimal=bool(content["optimal"]),
+                method=str(content["method"]),
+                pull=pull,
+                push=push,
+                constraints=Constraints(
+                    tuple(tuple(group) for group in limits["must_link"]),
+                    tuple((i, j) for i, j in limits["cannot_link"]),
+                    int(limits["min_size"]),
+                    limits["max_size"],
+                    unobserved,
+                ),
+            )
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise InputError(f"`{path}` is not a complete collaboration file ({error})") from None

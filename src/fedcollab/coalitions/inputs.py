@@ -1,0 +1,159 @@
+"""Reading what a user hands to the coalitions stage: distances, quantities, names. One clear line where it is wrong.
+
+A plain matrix or an object with `.matrix` (such as `Distances`) is accepted. Floating-point matrices are used as they
+are, never copied and never changed; a float32 matrix of 10,000 clients stays 400 MB.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedcollab.errors import InputError
+
+Floats = NDArray[np.float64]
+Labels = NDArray[np.int64]
+Matrix = NDArray[np.floating[Any]]
+
+_ROWS = 64
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Checked inputs: N x N matrix, N quantities, names (None: clients are called by position), unobserved pairs."""
+
+    matrix: Matrix
+    quantities: Floats
+    names: tuple[str, ...] | None
+    unobserved: NDArray[np.bool_] | None
+    symmetric: bool
+
+    def label(self, client: int) -> str | int:
+        """What the user calls the client at this position."""
+        return self.names[client] if self.names is not None else client
+
+
+def read_inputs(distances: object, quantities: ArrayLike | None, names: object = None) -> Inputs:
+    """Check everything about the clients; `quantities` and `names` default to those that `distances` carries."""
+    if hasattr(distances, "matrix"):
+        quantities = getattr(distances, "quantities", None) if quantities is None else quantities
+        names = getattr(distances, "names", None) if names is None else names
+    matrix = _matrix(getattr(distances, "matrix", distances))
+    observed = getattr(distances, "observed", None)
+    unobserved = None
+    if observed is not None:
+        seen = np.asarray(observed, dtype=bool)
+        if seen.shape != matrix.shape:
+            raise InputError(
+                f"`observed` (shape {seen.shape}) must have the shape of the distances {matrix.shape}"
+            )
+        missing = ~(seen & seen.T)
+        np.fill_diagonal(missing, False)
+        if missing.any():
+            # An unmeasured pair may carry anything; it is kept apart, and priced at the largest distance.
+            unobserved = missing
+            matrix = np.where(missing, np.asarray(1, dtype=matrix.dtype), matrix)
+    symmetric = _check_matrix(matrix)
+    return Inputs(
+        matrix, _quantities(quantities, len(matrix)), _names(names, len(matrix)), unobserved, symmetric
+    )
+
+
+def check_assignment(assignment: ArrayLike, count: int) -> Labels:
+    """Coalition labels 0..K-1 in order of first appearance, from any labels."""
+    given = np.asarray(assignment)
+    if given.shape != (count,):
+        raise InputError(
+            f"`assignment` (shape {given.shape}) must hold one label for each of the {count} clients"
+        )
+    return first_appearance(np.unique(given, return_inverse=True)[1])
+
+
+def first_appearance(labels: NDArray[np.integer[Any]]) -> Labels:
+    """Rename labels to 0..K-1 in order of first appearance.
+
+    >>> first_appearance(np.array([7, 2, 7, 0])).tolist()
+    [0, 1, 0, 2]
+    """
+    _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
+    rank = np.empty(len(first), dtype=np.int64)
+    rank[np.argsort(first)] = np.arange(len(first))
+    return rank[inverse]
+
+
+def _matrix(given: object) -> Matrix:
+    try:
+        matrix = np.asarray(given)
+        if not np.issubdtype(matrix.dtype, np.floating) or matrix.dtype.itemsize not in (4, 8):
+            matrix = matrix.astype(np.float64)
+    except (TypeError, ValueError):
+        raise InputError("`distances` must be a square matrix of numbers") from None
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+        raise InputError(f"`distances` (shape {matrix.shape}) must be a square matrix")
+    if len(matrix) == 0:
+        raise InputError("`distances` (shape (0, 0)) must hold at least one client")
+    return matrix
+
+
+def _check_matrix(matrix: Matrix) -> bool:
+    """Refuse NaN, values outside [0, 1] and a non-zero diagonal; return whether the matrix is symmetric."""
+    for start in range(0, len(matrix), _ROWS):
+        block = matrix[start : start + _ROWS]
+        low, high = block.min(), block.max()
+        if not (low >= 0 and high <= 1):
+            row, column = np.argwhere(~((block >= 0) & (block <= 1)))[0]
+            value = float(block[row, column])
+            raise InputError(
+                f"`distances` (={value:g} at row {start + row}, column {column}) must be numbers of at least 0 and at most 1"
+            )
+    diagonal = matrix.diagonal()
+    if diagonal.any():
+        row = int(np.flatnonzero(diagonal)[0])
+        raise InputError(
+            f"`distances` (={diagonal[row]:g} at row {row}, column {row}) must have a zero diagonal"
+        )
+    tile = 512
+    return all(
+        np.array_equal(matrix[i : i + tile, j : j + tile], matrix[j : j + tile, i : i + tile].T)
+        for i in range(0, len(matrix), tile)
+        for j in range(i, len(matrix), tile)
+    )
+
+
+def _quantities(given: ArrayLike | None, count: int) -> Floats:
+    if given is None:
+        raise InputError("`quantities` (=None) must hold one number of samples per client")
+    try:
+        quantities = np.array(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError("`quantities` must be one number of samples per client") from None
+    if quantities.shape != (count,):
+        raise InputError(
+            f"`quantities` (shape {quantities.shape}) must hold one number for each of the {count} clients in `distances`"
+        )
+    bad = np.flatnonzero(~(np.isfinite(quantities) & (quantities > 0)))
+    if bad.size:
+        where = int(bad[0])
+        raise InputError(
+            f"`quantities` (={quantities[where]:g} at position {where}) must be positive finite numbers"
+        )
+    return quantities
+
+
+def _names(given: Any, count: int) -> tuple[str, ...] | None:
+    if given is None:
+        return None
+    if isinstance(given, str):
+        raise InputError(f"`names` (={given!r}) must be a list with one name per client")
+    names = tuple(str(name) for name in given)
+    if len(names) != count:
+        raise InputError(
+            f"`names` (length {len(names)}) must hold one name for each of the {count} clients in `distances`"
+        )
+    if len(set(names)) < count:
+        twice = next(name for position, name in enumerate(names) if name in names[:position])
+        raise InputError(f"`names` (={twice!r} twice) must differ from each other")
+    return names

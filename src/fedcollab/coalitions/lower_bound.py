@@ -1,0 +1,90 @@
+"""A proven lower bound for every answer: each client's best fractional coalition, with shared pair costs.
+
+Charge the pair cost B_uv of a coalition to its two sides, q_uv + q_vu = B_uv. Then for every partition
+    L = sum_u [ C n_u / sqrt(m_S) + (w_u + sum_{v in S} q_uv) / m_S ] >= sum_u min over S holding u of [ the same ].
+For a given mass the cheapest company of u is a fractional knapsack: other units in the order of q_uv / m_v. Between two
+units the bracket first rises and then falls with the mass, so its minimum lies at a whole prefix of that order: the
+bound of each unit is exact over all S, and needs one sort. It holds under every constraint, since these only take
+coalitions away (and size limits sharpen it).
+
+Any split q gives a valid bound. The first is the paper's own (client i pays m_j D_ij); subgradient steps then move
+cost from the side that wants the pair to the side that does not, and the best bound seen is kept.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedcollab.coalitions.inputs import Floats, Matrix
+from fedcollab.coalitions.instance import Instance
+
+#: pairs sorted over all subgradient steps
+WORK = 2_000_000
+#: distances are rounded down to this many levels when there are too many to sort
+LEVELS = 512
+
+
+def shared_bound(instance: Instance, upper: float, work: int = WORK) -> float:
+    """The bound for an instance in memory; `upper` (a known objective) sets the length of the steps."""
+    count = instance.count
+    share = instance.pairs * (instance.masses / (instance.masses[:, None] + instance.masses))
+    steps = int(np.clip(work // max(1, count * count), 1, 60))
+    best, length = -np.inf, 1.0
+    for _ in range(steps):
+        bounds, company = _best_company(instance, share)
+        total = float(bounds.sum())
+        if total > best:
+            best = total
+        else:
+            length *= 0.7
+        slope = company - company.T
+        norm = float((slope * slope).sum())
+        if norm == 0 or upper - total <= 1e-12 * upper:
+            break
+        share = share + length * (upper - total) / norm * slope
+    return best
+
+
+def _best_company(instance: Instance, share: Floats) -> tuple[Floats, Floats]:
+    """Each unit's least charge over all coalitions that hold it, and the slope of the charge in its shares."""
+    count, masses = instance.count, instance.masses
+    rank = share / masses
+    np.fill_diagonal(rank, -np.inf)
+    order = rank.argsort(axis=1, kind="stable")
+    mass = masses[order].cumsum(axis=1)
+    cost = np.take_along_axis(share, order, axis=1)
+    cost[:, 0] = instance.own
+    charge = instance.C * instance.sizes[:, None] / np.sqrt(mass) + cost.cumsum(axis=1) / mass
+    at = charge.argmin(axis=1)
+    rows = np.arange(count)
+    taken = np.arange(count) <= at[:, None]
+    company = np.zeros((count, count))
+    np.put_along_axis(company, order, taken / mass[rows, at][:, None], axis=1)
+    np.fill_diagonal(company, 0)
+    return charge[rows, at], company
+
+
+def levelled_bound(matrix: Matrix, quantities: Floats, C: float) -> float:
+    """The bound for a matrix too large to sort: distances rounded down to `LEVELS` levels, mass summed per level."""
+    count = len(quantities)
+    floor = np.arange(LEVELS) / LEVELS
+    total = 0.0
+    block = 32
+    weights = np.tile(quantities, block)
+    offset = (np.arange(block) * LEVELS)[:, None]
+    for start in range(0, count, block):
+        rows = matrix[start : start + block]
+        size = len(rows)
+        level = (rows * np.asarray(LEVELS, dtype=matrix.dtype)).astype(np.int32)
+        np.minimum(level, LEVELS - 1, out=level)
+        level += offset[:size].astype(np.int32)
+        mass = np.bincount(level.ravel(), weights=weights[: size * count], minlength=size * LEVELS)
+        mass = mass.reshape(size, LEVELS)
+        mass[:, 0] -= quantities[
+            start : start + size
+        ]  # the client itself, at distance 0, comes before the others
+        filled = quantities[start : start + size, None] + mass.cumsum(axis=1)
+        charge = C / np.sqrt(filled) + (mass * floor).cumsum(axis=1) / filled
+        alone = C / np.sqrt(quantities[start : start + size])
+        total += float(np.minimum(charge.min(axis=1), alone).sum())
+    return total
