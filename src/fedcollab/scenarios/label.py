@@ -9,7 +9,8 @@ import numpy as np
 from fedcollab.errors import InputError
 from fedcollab.scenarios.data import Images
 from fedcollab.scenarios.deal import Floats, total_variation
-from fedcollab.scenarios.scenario import PerClient, Scenario, block_types, make_clients, per_client
+from fedcollab.scenarios.scenario import Scenario, make_clients
+from fedcollab.scenarios.sizes import PerClient, Sizes, block_types, default_sizes, per_client
 
 # One row a type, one column a label: .25 and .5 of each label's pool, that is 1 : 2 : 2 : 2.
 PAPER_MIXES = (
@@ -29,8 +30,6 @@ SETTINGS = {
     "discriminator_lr": 0.01,
     "encoder": "pixels",
 }
-
-Sizes = tuple[tuple[int, ...], PerClient]  # training samples per type, test samples
 
 SIZES: dict[str, Sizes] = {
     # A client has 1/7 of its samples for testing; small ones keep e^-5 of the rest.
@@ -58,7 +57,7 @@ def label_shift(
     """
     shares = check_mixes(mixes, len(data.classes))
     types = block_types(clients, len(shares))
-    sizes, held = default_sizes(data.name, SIZES, quantity, test, kinds=len(shares), paper_kinds=len(PAPER_MIXES))
+    sizes, held = default_sizes(data.name, SIZES, quantity, test, kinds=len(shares))
     per_type = shares[types]
     return Scenario(
         "label-shift",
@@ -92,22 +91,3 @@ def check_mixes(mixes: Sequence[Sequence[float]], classes: int) -> Floats:
         raise InputError("`mixes` must hold numbers of at least 0, and every row must have one above 0")
     shares: Floats = array / array.sum(axis=1, keepdims=True)
     return shares
-
-
-def default_sizes(
-    dataset: str,
-    known: dict[str, Sizes],
-    quantity: PerClient | None,
-    test: PerClient | None,
-    *,
-    kinds: int,
-    paper_kinds: int,
-) -> tuple[PerClient, PerClient]:
-    """The sizes that were given, or the data set's usual ones."""
-    if quantity is not None and test is not None:
-        return quantity, test
-    if dataset not in known or (quantity is None and kinds != paper_kinds):
-        missing = " and ".join(f"`{name}`" for name, value in (("quantity", quantity), ("test", test)) if value is None)
-        raise InputError(f"{missing} must be given for {kinds} types on `{dataset}`: samples per client")
-    usual = known[dataset]
-    return (usual[0] if quantity is None else quantity), (usual[1] if test is None else test)

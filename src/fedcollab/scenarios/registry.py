@@ -8,9 +8,13 @@ from inspect import signature
 from typing import Any
 
 from fedcollab.errors import InputError, choose, number, unknown
+from fedcollab.scenarios.concept import concept_shift
 from fedcollab.scenarios.data import Images, images
+from fedcollab.scenarios.dirichlet import dirichlet
+from fedcollab.scenarios.feature import feature_shift
 from fedcollab.scenarios.label import label_shift
 from fedcollab.scenarios.scenario import Scenario
+from fedcollab.scenarios.two_clients import two_clients
 
 
 @dataclass(frozen=True)
@@ -26,8 +30,12 @@ class Recipe:
 
 
 SCENARIOS: dict[str, Recipe] = {
+    "concept-shift": Recipe(concept_shift, "cifar-100"),
     "digits": Recipe(label_shift, "digits"),
+    "dirichlet": Recipe(dirichlet, "fashion-mnist"),
+    "feature-shift": Recipe(feature_shift, "cifar-10"),
     "label-shift": Recipe(label_shift, "fashion-mnist"),
+    "two-client": Recipe(two_clients, "fashion-mnist"),
 }
 
 

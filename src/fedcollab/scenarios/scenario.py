@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from fedcollab.clients.data import ClientData
-from fedcollab.errors import InputError, number
 from fedcollab.scenarios.data import Images
 from fedcollab.scenarios.deal import Floats, Ints, count_table, deal
 
-PerClient = int | Sequence[int]  # one number for all clients, one per type, or one per client
 Change = Callable[[Any, int], Any]  # (values, type) -> values
 
 
@@ -46,30 +44,10 @@ class Scenario:
         )
 
 
-def block_types(clients: int, kinds: int) -> Ints:
-    """The type of each client: equal blocks in order, as nearly as the numbers allow.
-
-    >>> block_types(5, 2).tolist()
-    [0, 0, 0, 1, 1]
-    """
-    number("clients", clients, at_least=kinds, whole=True)
-    return np.array([min(kinds - 1, client * kinds // clients) for client in range(clients)])
-
-
-def per_client(argument: str, value: PerClient, types: Ints, *, least: int) -> Ints:
-    """One whole number for each client, from one for all, one per type or one per client."""
-    kinds = int(types.max()) + 1
-    values = [value] if np.ndim(value) == 0 else list(value)  # type: ignore[arg-type]
-    checked = np.array([int(number(argument, item, at_least=least, whole=True)) for item in values], dtype=np.int64)
-    if len(checked) == 1:
-        return np.repeat(checked, len(types))
-    if len(checked) == len(types):
-        return checked
-    if len(checked) == kinds:
-        return checked[types]
-    raise InputError(
-        f"`{argument}` (={list(values)}) must be one number, one per type ({kinds}) or one per client ({len(types)})"
-    )
+def label_shares(data: Images) -> Floats:
+    """The share of each label in a data set."""
+    shares: Floats = np.bincount(data.labels, minlength=len(data.classes)) / len(data.labels)
+    return shares
 
 
 def make_clients(

@@ -1,0 +1,57 @@
+"""How many samples: one number for all clients, one per type or one per client; and each data set's usual sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fedcollab.errors import InputError, number
+from fedcollab.scenarios.deal import Ints
+
+PerClient = int | Sequence[int]  # one number for all clients, one per type, or one per client
+Sizes = tuple[tuple[int, ...], PerClient]  # training samples per type, test samples
+
+
+def block_types(clients: int, kinds: int) -> Ints:
+    """The type of each client: equal blocks in order, as nearly as the numbers allow.
+
+    >>> block_types(5, 2).tolist()
+    [0, 0, 0, 1, 1]
+    """
+    number("clients", clients, at_least=kinds, whole=True)
+    return np.array([min(kinds - 1, client * kinds // clients) for client in range(clients)])
+
+
+def per_client(argument: str, value: PerClient, types: Ints, *, least: int) -> Ints:
+    """One whole number for each client, from one for all, one per type or one per client."""
+    kinds = int(types.max()) + 1
+    values = [value] if np.ndim(value) == 0 else list(value)  # type: ignore[arg-type]
+    checked = np.array([int(number(argument, item, at_least=least, whole=True)) for item in values], dtype=np.int64)
+    if len(checked) == 1:
+        return np.repeat(checked, len(types))
+    if len(checked) == len(types):
+        return checked
+    if len(checked) == kinds:
+        return checked[types]
+    raise InputError(
+        f"`{argument}` (={list(values)}) must be one number, one per type ({kinds}) or one per client ({len(types)})"
+    )
+
+
+def default_sizes(
+    dataset: str,
+    known: dict[str, Sizes],
+    quantity: PerClient | None,
+    test: PerClient | None,
+    *,
+    kinds: int,
+) -> tuple[PerClient, PerClient]:
+    """The sizes that were given, or the data set's usual ones."""
+    if quantity is not None and test is not None:
+        return quantity, test
+    if dataset not in known or (quantity is None and kinds != len(known[dataset][0])):
+        missing = " and ".join(f"`{name}`" for name, value in (("quantity", quantity), ("test", test)) if value is None)
+        raise InputError(f"{missing} must be given for {kinds} types on `{dataset}`: samples per client")
+    usual = known[dataset]
+    return (usual[0] if quantity is None else quantity), (usual[1] if test is None else test)
