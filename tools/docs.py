@@ -35,7 +35,9 @@ def main() -> None:
         text = demo_output(out)
         readme = ROOT / "README.md"
         machine = f"{os.cpu_count()} cores, no GPU"
-        note = f"Output of {datetime.datetime.now(datetime.UTC).date()} ({machine}, one seed), renewed by `make docs`:\n"
+        note = (
+            f"Output of {datetime.datetime.now(datetime.UTC).date()} ({machine}, one seed), renewed by `make docs`:\n"
+        )
         block = f"{note}\n```text\n{text.strip()}\n```\n"
         readme.write_text(BLOCK.sub(lambda match: match[1] + block + match[2], readme.read_text()))
         print("README.md: demo output renewed")

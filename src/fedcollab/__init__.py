@@ -17,22 +17,54 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOME = {
+    "ClientData": "fedcollab.clients",
     "Collaboration": "fedcollab.coalitions",
+    "Distances": "fedcollab.distances",
+    "FedCollab": "fedcollab.pipeline",
     "InputError": "fedcollab.errors",
+    "TrainingResult": "fedcollab.training",
     "c_path": "fedcollab.coalitions",
+    "estimate_distances": "fedcollab.distances",
+    "load_model": "fedcollab.training",
     "objective": "fedcollab.coalitions",
     "place": "fedcollab.coalitions",
     "solve": "fedcollab.coalitions",
+    "train": "fedcollab.training",
 }
+_MODULES = ("baselines", "metrics", "scenarios")
 
-__all__ = ["Collaboration", "InputError", "c_path", "objective", "place", "solve"]
+__all__ = [
+    "ClientData",
+    "Collaboration",
+    "Distances",
+    "FedCollab",
+    "InputError",
+    "TrainingResult",
+    "baselines",
+    "c_path",
+    "estimate_distances",
+    "load_model",
+    "metrics",
+    "objective",
+    "place",
+    "scenarios",
+    "solve",
+    "train",
+]
 
 if TYPE_CHECKING:
+    from fedcollab import baselines, metrics, scenarios
+    from fedcollab.clients import ClientData
     from fedcollab.coalitions import Collaboration, c_path, objective, place, solve
+    from fedcollab.distances import Distances, estimate_distances
     from fedcollab.errors import InputError
+    from fedcollab.pipeline import FedCollab
+    from fedcollab.training import TrainingResult, load_model, train
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"fedcollab.{name}")
     if name not in _HOME:
         raise AttributeError(f"module 'fedcollab' has no attribute {name!r}")
     value = getattr(import_module(_HOME[name]), name)

@@ -1,0 +1,137 @@
+"""The ground: seeds, artefacts, the run directory, and the words of the answer."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import fedcollab
+from fedcollab import artefact, seeds
+from fedcollab.errors import InputError, choose, number
+from fedcollab.report.words import range_of_names
+from fedcollab.store import RunDirectory
+
+
+def test_public_names_are_few_and_there() -> None:
+    assert len(fedcollab.__all__) <= 18
+    for name in fedcollab.__all__:
+        assert getattr(fedcollab, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        fedcollab.nothing  # noqa: B018
+
+
+def test_the_solver_path_does_not_import_torch() -> None:
+    program = (
+        "import sys, fedcollab; fedcollab.solve([[0, .1], [.1, 0]], [5, 5]);"
+        "print([name for name in ('torch', 'pandas', 'sklearn', 'scipy', 'rich') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@given(st.integers(0, 2**31), st.lists(st.one_of(st.integers(0, 99), st.text(max_size=4)), max_size=4))
+def test_seeds_depend_on_every_part(seed: int, path: list[int | str]) -> None:
+    assert seeds.derive(seed, *path) == seeds.derive(seed, *path)
+    assert 0 <= seeds.derive(seed, *path) < 2**63
+    assert seeds.derive(seed, *path) != seeds.derive(seed + 1, *path)
+    assert seeds.derive(seed, *path) != seeds.derive(seed, *path, 0)
+    assert seeds.derive(seed, *path, 1) != seeds.derive(seed, *path, "1")
+
+
+@given(
+    st.recursive(
+        st.one_of(st.none(), st.booleans(), st.integers(), st.text()),
+        lambda s: st.lists(s) | st.dictionaries(st.text(), s),
+    )
+)
+def test_artefacts_are_json(value: object) -> None:
+    assert json.loads(artefact.dumps(value)) == value
+
+
+def test_arrays_and_missing_numbers_in_artefacts() -> None:
+    assert json.loads(artefact.dumps({"a": np.array([[1.5, np.nan]]), "b": np.int64(3)})) == {
+        "a": [[1.5, None]],
+        "b": 3,
+    }
+
+
+def test_an_artefact_is_whole_or_absent(tmp_path: Path) -> None:
+    artefact.write_json(tmp_path / "a.json", "thing", {"x": 1})
+    with pytest.raises(TypeError):
+        artefact.write_json(tmp_path / "a.json", "thing", {"x": object()})
+    assert artefact.read_json(tmp_path / "a.json", "thing")["x"] == 1
+    assert os.listdir(tmp_path) == ["a.json"]
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        (None, "does not exist; expected a thing file"),
+        ("{", "is not JSON (line 1"),
+        ("[]", "is not a fedcollab file"),
+        ('{"fedcollab": "other"}', "holds a other; expected a thing"),
+        ('{"fedcollab": "thing", "format": 99}', "has format 99; this version reads format 1"),
+    ],
+)
+def test_wrong_files_are_recognised(tmp_path: Path, content: str | None, line: str) -> None:
+    path = tmp_path / "a.json"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(InputError) as caught:
+        artefact.read_json(path, "thing")
+    assert line in str(caught.value)
+
+
+def test_a_run_goes_on_or_refuses(tmp_path: Path) -> None:
+    settings = {"C": "auto", "seed": 3, "sizes": (1, 2)}
+    run = RunDirectory.open(tmp_path / "r", settings)
+    artefact.write_json(run.file("distances.json"), "distances", {})
+    again = RunDirectory.open(tmp_path / "r", settings)
+    assert again.has("distances.json")
+    assert again.config()["settings"]["seed"] == 3
+    with pytest.raises(InputError, match=r"other settings \(seed\)"):
+        RunDirectory.open(tmp_path / "r", {**settings, "seed": 4})
+    fresh = RunDirectory.open(tmp_path / "r", {**settings, "seed": 4}, fresh=True)
+    assert not fresh.has("distances.json")
+
+
+def test_a_folder_that_is_no_run_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("years of work")
+    for fresh in (False, True):
+        with pytest.raises(InputError, match="is not empty and holds no run"):
+            RunDirectory.open(tmp_path, {}, fresh=fresh)
+    assert (tmp_path / "thesis.txt").read_text() == "years of work"
+    with pytest.raises(InputError, match="is a file"):
+        RunDirectory.open(tmp_path / "thesis.txt", {})
+
+
+@pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf"), "many", None, True])
+def test_numbers_are_checked(value: object) -> None:
+    with pytest.raises(InputError, match="`C` .* must be a finite number above 0"):
+        number("C", value, above=0)
+
+
+def test_choices_are_listed() -> None:
+    with pytest.raises(InputError, match=r"`algorithm` \(='avg'\) must be one of: ditto, fedavg"):
+        choose("algorithm", "avg", {"fedavg": 1, "ditto": 2})
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        (["a"], "a"),
+        (["c1", "c2"], "c1, c2"),
+        (["c8", "c9", "c10", "d"], "c8 … c10, d"),
+        (["c1", "c3", "c5"], "c1, c3, c5"),
+    ],
+)
+def test_names_in_a_line(names: list[str], text: str) -> None:
+    assert range_of_names(names) == text
