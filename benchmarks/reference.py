@@ -37,7 +37,9 @@ def algorithm_2(D: Array, m: Array, C: float, rng: np.random.Generator) -> tuple
     return objective(D, m, p, C), p
 
 
-def best_of_restarts(D: Array, m: Array, C: float, restarts: int, seed: int = 0) -> tuple[float, NDArray[np.int64]]:
+def best_of_restarts(
+    D: Array, m: Array, C: float, restarts: int, seed: int = 0
+) -> tuple[float, NDArray[np.int64]]:
     """Algorithm 2 with restarts, as the paper uses it."""
     rng = np.random.default_rng(seed)
     return min((algorithm_2(D, m, C, rng) for _ in range(restarts)), key=lambda found: found[0])

@@ -80,7 +80,9 @@ def levelled_bound(matrix: Matrix, quantities: Floats, C: float) -> float:
         level += offset[:size].astype(np.int32)
         mass = np.bincount(level.ravel(), weights=weights[: size * count], minlength=size * LEVELS)
         mass = mass.reshape(size, LEVELS)
-        mass[:, 0] -= quantities[start : start + size]  # the client itself, at distance 0, comes before the others
+        mass[:, 0] -= quantities[
+            start : start + size
+        ]  # the client itself, at distance 0, comes before the others
         filled = quantities[start : start + size, None] + mass.cumsum(axis=1)
         charge = C / np.sqrt(filled) + (mass * floor).cumsum(axis=1) / filled
         alone = C / np.sqrt(quantities[start : start + size])

@@ -94,7 +94,9 @@ class Found:
     method: str
 
 
-def solve_instance(instance: Instance, method: str, restarts: int, seed: int, starts: tuple[Labels, ...] = ()) -> Found:
+def solve_instance(
+    instance: Instance, method: str, restarts: int, seed: int, starts: tuple[Labels, ...] = ()
+) -> Found:
     """Solve one instance in memory; labels are of its units."""
     count = instance.count
     if method == "exact" and count > WIDEST:
@@ -126,13 +128,17 @@ def solve_instance(instance: Instance, method: str, restarts: int, seed: int, st
             f"{BUDGETS['exact']:,} partial coalitions (any matrix up to {PROGRAMME} clients can); use 'auto'"
         )
     if proof.labels is None:
-        raise InputError("the constraints left no partition that could be found; loosen `min_size` or `cannot_link`")
+        raise InputError(
+            "the constraints left no partition that could be found; loosen `min_size` or `cannot_link`"
+        )
     upper = instance.value(proof.labels)
     lower = min(upper, max(proof.lower, shared_bound(instance, upper)))
     return Found(proof.labels, lower, upper - lower <= TOLERANCE * upper, "local")
 
 
-def _solve_large(inputs: Inputs, constraints: Constraints, C: float, method: str, restarts: int, seed: int) -> Found:
+def _solve_large(
+    inputs: Inputs, constraints: Constraints, C: float, method: str, restarts: int, seed: int
+) -> Found:
     count = len(inputs.quantities)
     if method == "exact":
         raise InputError(
@@ -142,8 +148,12 @@ def _solve_large(inputs: Inputs, constraints: Constraints, C: float, method: str
         restarts = int(np.clip(AUTO_WORK // (count * count), 1, restarts))
     labels = search_large(inputs, constraints, C, restarts, seed)
     if not constraints.admits(labels):
-        raise InputError("the constraints left no partition that could be found; loosen `min_size` or `cannot_link`")
-    upper = float(terms(inputs.quantities, labels, own_sums(inputs.matrix, inputs.quantities, labels), C).sum())
+        raise InputError(
+            "the constraints left no partition that could be found; loosen `min_size` or `cannot_link`"
+        )
+    upper = float(
+        terms(inputs.quantities, labels, own_sums(inputs.matrix, inputs.quantities, labels), C).sum()
+    )
     lower = min(upper, levelled_bound(inputs.matrix, inputs.quantities, C))
     return Found(labels, lower, upper - lower <= TOLERANCE * upper, "local")
 
