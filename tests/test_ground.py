@@ -115,7 +115,7 @@ def test_a_folder_that_is_no_run_is_left_alone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf"), "many", None, True])
 def test_numbers_are_checked(value: object) -> None:
-    with pytest.raises(InputError, match="`C` .* must be a finite number above 0"):
+    with pytest.raises(InputError, match=r"`C` .* must be a finite number above 0"):
         number("C", value, above=0)
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+OWN = ("--clients", "hospitals", "--label", "outcome")
 PROGRAM = "from fedcollab.cli import main; main()"
 
 
@@ -102,21 +103,21 @@ def break_file(name: str, content: str):
         (None, ("--clients", "nowhere", "--label", "outcome"), "`--clients` (='nowhere') must be a folder"),
         (None, ("--clients", "hospitals"), "`--label` must name the label column"),
         (None, ("--clients", "hospitals", "--label", "result"), "`--label` (='result') is not a column"),
-        (None, ("--clients", "hospitals", "--label", "outcome", "--C", "0"), "`C` (='0') must be a finite number above 0"),
-        (None, ("--clients", "hospitals", "--label", "outcome", "--C", "-3"), "`C` (='-3') must be"),
-        (None, ("--clients", "hospitals", "--label", "outcome", "--C", "nan"), "`C` (='nan') must be"),
-        (None, ("--clients", "hospitals", "--label", "outcome", "--algorithm", "fedavgg"), "did you mean 'fedavg'?"),
-        (None, ("--clients", "hospitals", "--label", "outcome", "--distance", "none"), "must be one of"),
-        (None, ("--clients", "hospitals", "--label", "outcome", "--model", "gpt"), "must be one of"),
+        (None, (*OWN, "--C", "0"), "`C` (='0') must be a finite number above 0"),
+        (None, (*OWN, "--C", "-3"), "`C` (='-3') must be"),
+        (None, (*OWN, "--C", "nan"), "`C` (='nan') must be"),
+        (None, (*OWN, "--algorithm", "fedavgg"), "did you mean 'fedavg'?"),
+        (None, (*OWN, "--distance", "none"), "must be one of"),
+        (None, (*OWN, "--model", "gpt"), "must be one of"),
         (None, ("--clients", "hospitals", "--label", "dose"), "continuous labels"),
         (None, (), "give either a SCENARIO.toml or --clients FOLDER"),
         (None, ("missing.toml",), "`SCENARIO` (='missing.toml') does not exist"),
         (None, ("--rounds", "many"), "'many' is not a valid integer"),
-        (break_file("north.csv", ""), ("--clients", "hospitals", "--label", "outcome"), "is empty"),
-        (break_file("north.csv", "age,dose,sex,outcome\n1,2,f,yes\n"), ("--clients", "hospitals", "--label", "outcome"), "1 training sample"),
-        (break_file("north.csv", "age,outcome\n1,yes\n2,no\n3,yes\n4,no\n"), ("--clients", "hospitals", "--label", "outcome"), "has other columns than"),
-        (break_file("north.npz", "x"), ("--clients", "hospitals", "--label", "outcome"), "more than one file for client `north`"),
-        (break_file("new.npz", "no npz"), ("--clients", "hospitals", "--label", "outcome"), "cannot be read as NPZ"),
+        (break_file("north.csv", ""), OWN, "is empty"),
+        (break_file("north.csv", "age,dose,sex,outcome\n1,2,f,yes\n"), OWN, "1 training sample"),
+        (break_file("north.csv", "age,outcome\n1,yes\n2,no\n3,yes\n4,no\n"), OWN, "has other columns than"),
+        (break_file("north.npz", "x"), OWN, "more than one file for client `north`"),
+        (break_file("new.npz", "no npz"), OWN, "cannot be read as NPZ"),
     ],
 )  # fmt: skip
 def test_bad_input_is_one_line_and_leaves_nothing(

@@ -18,7 +18,7 @@ from fedcollab.cli import options
 def demo(out: Path, seed: int, as_json: bool, quiet: bool) -> None:
     """The whole story in half a minute: 20 clients, handwritten digits, who should train with whom."""
     from fedcollab import scenarios
-    from fedcollab.cli.stages import all_stages, summary, write_report
+    from fedcollab.cli.stages import all_stages, open_federation, summary, write_report
     from fedcollab.report.terminal import show_demo_start, show_run
     from fedcollab.store import RunDirectory
 
@@ -39,7 +39,7 @@ def demo(out: Path, seed: int, as_json: bool, quiet: bool) -> None:
     RunDirectory.open(out, {"source": "digits", "C": "auto", **settings}, fresh=True)
     if not as_json:
         show_demo_start(made)
-    fitted, results = all_stages(made.clients, "auto", out, settings, quiet=quiet or as_json)
+    fitted, results = all_stages(open_federation(made.clients, settings), "auto", out, settings, quiet=quiet or as_json)
     page = write_report(out)
     if as_json:
         options.print_json(summary(fitted, results, page))

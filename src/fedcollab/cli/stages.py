@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,9 @@ import click
 from fedcollab.cli import options
 
 if TYPE_CHECKING:
+    from fedcollab.clients import ClientData
     from fedcollab.pipeline import Fitted
+    from fedcollab.runtime import Runtime
     from fedcollab.training import TrainingResult
 
 
@@ -45,11 +48,12 @@ def run(
     from fedcollab.report.terminal import show_run
     from fedcollab.store import RunDirectory
 
+    federation = open_federation(found, settings)
     origin = (scenario or clients or Path()).resolve()
     out = out or Path("runs") / origin.stem
     asked = {"source": str(origin.name), "label": label, "drop": list(drop), "C": value, **settings}
     RunDirectory.open(out, asked, fresh=fresh)
-    fitted, results = all_stages(found, value, out, settings, quiet=quiet or as_json)
+    fitted, results = all_stages(federation, value, out, settings, quiet=quiet or as_json)
     page = write_report(out)
     if as_json:
         options.print_json(summary(fitted, results, page))
@@ -158,8 +162,27 @@ def report(directory: Path, out: Path | None, as_json: bool, quiet: bool) -> Non
         click.echo(f"Report: {page}")
 
 
+def open_federation(clients: Iterable[ClientData], settings: dict[str, Any]) -> Runtime:
+    """Everything that can be wrong with names and data is found out here, before anything is written."""
+    from fedcollab.clients.schema import federate
+    from fedcollab.distances import METHODS
+    from fedcollab.errors import choose
+    from fedcollab.training import ALGORITHMS, MODELS
+
+    choose("distance", settings["distance"], METHODS)
+    choose("algorithm", settings["algorithm"], ALGORITHMS)
+    choose("model", settings["model"], MODELS)
+    return federate(
+        clients,
+        scale=settings["scale"],
+        missing_indicators=settings["missing_indicators"],
+        test_share=settings["test_share"],
+        seed=settings["seed"],
+    )
+
+
 def all_stages(
-    clients: Any, C: float | str, out: Path, settings: dict[str, Any], *, quiet: bool
+    federation: Runtime, C: float | str, out: Path, settings: dict[str, Any], *, quiet: bool
 ) -> tuple[Fitted, dict[str, TrainingResult]]:
     """Fit, then train alone, with everyone, and in the coalitions."""
     from fedcollab.pipeline import WAYS, FedCollab
@@ -170,12 +193,9 @@ def all_stages(
         C=C,
         distance=settings["distance"],
         seed=settings["seed"],
-        scale=settings["scale"],
-        missing_indicators=settings["missing_indicators"],
-        test_share=settings["test_share"],
         run_dir=out,
         quiet=quiet,
-    ).fit(clients)
+    ).fit(federation)
     results = {}
     for way in WAYS:
         plain = {**training, "algorithm": "fedavg"} if way == "local" else training
