@@ -58,9 +58,7 @@ def phi_rademacher(alpha: ArrayLike, quantities: ArrayLike, complexities: ArrayL
     weights, counts = _weights(alpha, quantities)
     own = np.asarray(complexities, dtype=np.float64)
     if own.shape != weights.shape or not np.isfinite(own).all() or (own < 0).any():
-        raise InputError(
-            f"`complexities` must be {weights.size} finite numbers of at least 0, one per client"
-        )
+        raise InputError(f"`complexities` must be {weights.size} finite numbers of at least 0, one per client")
     spread = counts.sum() / 2 * float((weights / counts).max()) ** 2 * log(2 / _probability(delta))
     return float(weights @ own) + 3 * sqrt(float(spread))
 
@@ -75,9 +73,7 @@ def error_bound(phi: float, alpha: ArrayLike, distances: ArrayLike, best: float 
     """
     row, weights = np.asarray(distances, dtype=np.float64), np.asarray(alpha, dtype=np.float64)
     if row.shape != weights.shape:
-        raise InputError(
-            f"`distances` (length {row.size}) must be as long as `alpha` (length {weights.size})"
-        )
+        raise InputError(f"`distances` (length {row.size}) must be as long as `alpha` (length {weights.size})")
     return float(best + 2 * phi + 2 * (weights @ row))
 
 
@@ -122,15 +118,11 @@ def fit_C(quantities: ArrayLike, errors: ArrayLike) -> float:
 def _weights(alpha: ArrayLike, quantities: ArrayLike) -> tuple[Floats, Floats]:
     weights, counts = np.asarray(alpha, dtype=np.float64), np.asarray(quantities, dtype=np.float64)
     if weights.ndim != 1 or weights.shape != counts.shape:
-        raise InputError(
-            f"`alpha` (shape {weights.shape}) must have one weight per quantity (shape {counts.shape})"
-        )
+        raise InputError(f"`alpha` (shape {weights.shape}) must have one weight per quantity (shape {counts.shape})")
     if not (np.isfinite(counts).all() and (counts > 0).all()):
         raise InputError("`quantities` must be positive finite numbers")
     if not ((weights >= 0).all() and abs(weights.sum() - 1) < 1e-9):
-        raise InputError(
-            f"`alpha` must be weights of at least 0 that sum to 1 (they sum to {weights.sum():g})"
-        )
+        raise InputError(f"`alpha` must be weights of at least 0 that sum to 1 (they sum to {weights.sum():g})")
     return weights, counts
 
 

@@ -87,9 +87,7 @@ class Collaboration:
             "constraints": {
                 "must_link": [list(group) for group in limits.together],
                 "cannot_link": [list(pair) for pair in limits.apart],
-                "unobserved": []
-                if limits.unobserved is None
-                else np.argwhere(np.triu(limits.unobserved)).tolist(),
+                "unobserved": [] if limits.unobserved is None else np.argwhere(np.triu(limits.unobserved)).tolist(),
                 "min_size": limits.min_size,
                 "max_size": limits.max_size,
             },

@@ -121,9 +121,7 @@ class _Frontier:
         instance, unit = self.instance, self.order[depth]
         allowed = self.sizes + instance.sizes[unit] <= instance.largest
         if instance.clash is not None:
-            foes = (np.uint64(1) << np.flatnonzero(instance.clash[unit]).astype(np.uint64)).sum(
-                dtype=np.uint64
-            )
+            foes = (np.uint64(1) << np.flatnonzero(instance.clash[unit]).astype(np.uint64)).sum(dtype=np.uint64)
             allowed &= (self.masks & foes) == 0
         rows = np.flatnonzero(allowed)
         self.sums = np.r_[self.sums, self.sums[rows] + instance.own[unit] + self.seen[rows, unit]]
@@ -153,17 +151,13 @@ class _Frontier:
             each += instance.own[open_units] / high
             for start in range(0, len(rows), _CHUNK):
                 part = rows[start : start + _CHUNK]
-                base = (
-                    instance.C * self.sizes[part] / np.sqrt(high) + self.sums[part] / high - self.priced[part]
-                )
+                base = instance.C * self.sizes[part] / np.sqrt(high) + self.sums[part] / high - self.priced[part]
                 if len(open_units):
                     missing = low - self.masses[part]
                     place = (missing[:, None] - instance.masses[open_units]) / step
                     company = table.take(column + np.clip(place, 0, STEPS).astype(np.int64))
                     more = each + (self.seen[np.ix_(part, open_units)] + company) / high
-                    base += _least(
-                        more, instance.masses[open_units], missing, missing + (high - low), limit - base
-                    )
+                    base += _least(more, instance.masses[open_units], missing, missing + (high - low), limit - base)
                 fine[part] |= base <= limit
         return fine
 
@@ -200,7 +194,5 @@ def _company(instance: Instance, units: Labels, step: float) -> Floats:
     for t in range(len(units)):
         others = np.delete(np.arange(len(units)), t)
         others = others[np.argsort(pairs[t, others] / masses[others], kind="stable")]
-        table[t] = np.interp(
-            wanted, np.r_[0.0, masses[others].cumsum()], np.r_[0.0, pairs[t, others].cumsum()]
-        )
+        table[t] = np.interp(wanted, np.r_[0.0, masses[others].cumsum()], np.r_[0.0, pairs[t, others].cumsum()])
     return table

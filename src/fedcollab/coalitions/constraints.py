@@ -108,9 +108,7 @@ def _groups(argument: str, given: Iterable[Any], inputs: Inputs) -> Iterable[tup
             raise InputError(f"`{argument}` (={group!r}) must hold groups of at least 2 clients")
         clients = tuple(position(argument, client, inputs) for client in group)
         if len(clients) < 2 or len(set(clients)) < len(clients):
-            raise InputError(
-                f"`{argument}` (={tuple(group)!r}) must hold groups of at least 2 different clients"
-            )
+            raise InputError(f"`{argument}` (={tuple(group)!r}) must hold groups of at least 2 different clients")
         yield clients
 
 
@@ -160,6 +158,4 @@ def _link(constraints: Constraints, inputs: Inputs, client: int) -> str:
     """The must-link groups that tie a client, in the user's words."""
     unit = constraints.units(len(inputs.quantities))
     groups = [group for group in constraints.together if unit[group[0]] == unit[client]]
-    return " and ".join(
-        "(" + ", ".join(str(inputs.label(member)) for member in group) + ")" for group in groups
-    )
+    return " and ".join("(" + ", ".join(str(inputs.label(member)) for member in group) + ")" for group in groups)

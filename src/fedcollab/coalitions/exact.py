@@ -69,10 +69,7 @@ def _prove_listed(instance: Instance, known: Labels | None, upper: float) -> Pro
         reduced = cost - spread(y)
         worst = np.argpartition(reduced, 100)[:100]
         half = [reduced.reshape(-1, 2, 1 << unit)[:, 1].ravel().argmin() for unit in range(count)]
-        best = [
-            (at >> unit << (unit + 1)) | (1 << unit) | (at & ((1 << unit) - 1))
-            for unit, at in enumerate(half)
-        ]
+        best = [(at >> unit << (unit + 1)) | (1 << unit) | (at & ((1 << unit) - 1)) for unit, at in enumerate(half)]
         picked = np.unique(np.r_[worst, np.array(best, dtype=np.int64)])
         picked = picked[reduced[picked] < 0]
         return float(reduced.min()), every[picked], cost[picked]
@@ -142,9 +139,7 @@ def _nearby(instance: Instance, known: Labels | None) -> Masks:
     singles = np.uint64(1) << np.arange(count, dtype=np.uint64)
     if known is None:
         return singles
-    masks = np.array(
-        [(singles[known == label]).sum() for label in range(int(known.max()) + 1)], dtype=np.uint64
-    )
+    masks = np.array([(singles[known == label]).sum() for label in range(int(known.max()) + 1)], dtype=np.uint64)
     near = np.unique(np.r_[singles, masks, (masks[:, None] ^ singles).ravel()])
     return near[near > 0]
 

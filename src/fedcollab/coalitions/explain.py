@@ -143,9 +143,7 @@ def explain(collaboration: Collaboration, client: int) -> Explanation:
             _may(collaboration, client, group),
         )
 
-    now = Choice(
-        "now", here, tuple(groups[here]), float(C / np.sqrt(mass[here])), float(pull[here] / mass[here]), 0.0
-    )
+    now = Choice("now", here, tuple(groups[here]), float(C / np.sqrt(mass[here])), float(pull[here] / mass[here]), 0.0)
     free = _free(collaboration, client)
     alone = Choice(
         "alone",
@@ -179,9 +177,7 @@ def name_position(collaboration: Collaboration, client: str | int) -> int:
         return names.index(str(client))
     if names is None and str(client).isdigit() and int(client) < count:
         return int(client)
-    shown = (
-        ", ".join(names[:8]) + (", ..." if count > 8 else "") if names is not None else f"0 to {count - 1}"
-    )
+    shown = ", ".join(names[:8]) + (", ..." if count > 8 else "") if names is not None else f"0 to {count - 1}"
     raise InputError(f"`client` (={client!r}) must be one of: {shown}")
 
 
@@ -203,11 +199,7 @@ def _may(collaboration: Collaboration, client: int, group: int) -> bool:
     left = int((labels == labels[client]).sum()) - 1
     stays = left == 0 or left >= limits.min_size
     return (
-        _free(collaboration, client)
-        and not apart
-        and not unseen
-        and stays
-        and _sized(collaboration, len(members) + 1)
+        _free(collaboration, client) and not apart and not unseen and stays and _sized(collaboration, len(members) + 1)
     )
 
 
@@ -219,9 +211,7 @@ def _company(members: tuple[Any, ...], client: Any) -> str:
 def _compare(choice: Choice, now: Choice) -> str:
     difference = choice.bound - now.bound
     word = (
-        "the same"
-        if abs(difference) <= 1e-12
-        else f"{abs(difference):.4g} {'worse' if difference > 0 else 'better'}"
+        "the same" if abs(difference) <= 1e-12 else f"{abs(difference):.4g} {'worse' if difference > 0 else 'better'}"
     )
     others = "" if abs(choice.others) <= 1e-12 else f", the others together {abs(choice.others):.4g} "
     others += "" if not others else ("worse" if choice.others > 0 else "better")

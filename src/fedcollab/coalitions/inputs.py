@@ -47,9 +47,7 @@ def read_inputs(distances: object, quantities: ArrayLike | None, names: object =
     if observed is not None:
         seen = np.asarray(observed, dtype=bool)
         if seen.shape != matrix.shape:
-            raise InputError(
-                f"`observed` (shape {seen.shape}) must have the shape of the distances {matrix.shape}"
-            )
+            raise InputError(f"`observed` (shape {seen.shape}) must have the shape of the distances {matrix.shape}")
         missing = ~(seen & seen.T)
         np.fill_diagonal(missing, False)
         if missing.any():
@@ -57,18 +55,14 @@ def read_inputs(distances: object, quantities: ArrayLike | None, names: object =
             unobserved = missing
             matrix = np.where(missing, np.asarray(1, dtype=matrix.dtype), matrix)
     symmetric = _check_matrix(matrix)
-    return Inputs(
-        matrix, _quantities(quantities, len(matrix)), _names(names, len(matrix)), unobserved, symmetric
-    )
+    return Inputs(matrix, _quantities(quantities, len(matrix)), _names(names, len(matrix)), unobserved, symmetric)
 
 
 def check_assignment(assignment: ArrayLike, count: int) -> Labels:
     """Coalition labels 0..K-1 in order of first appearance, from any labels."""
     given = np.asarray(assignment)
     if given.shape != (count,):
-        raise InputError(
-            f"`assignment` (shape {given.shape}) must hold one label for each of the {count} clients"
-        )
+        raise InputError(f"`assignment` (shape {given.shape}) must hold one label for each of the {count} clients")
     return first_appearance(np.unique(given, return_inverse=True)[1])
 
 
@@ -112,9 +106,7 @@ def _check_matrix(matrix: Matrix) -> bool:
     diagonal = matrix.diagonal()
     if diagonal.any():
         row = int(np.flatnonzero(diagonal)[0])
-        raise InputError(
-            f"`distances` (={diagonal[row]:g} at row {row}, column {row}) must have a zero diagonal"
-        )
+        raise InputError(f"`distances` (={diagonal[row]:g} at row {row}, column {row}) must have a zero diagonal")
     tile = 512
     return all(
         np.array_equal(matrix[i : i + tile, j : j + tile], matrix[j : j + tile, i : i + tile].T)
@@ -137,9 +129,7 @@ def _quantities(given: ArrayLike | None, count: int) -> Floats:
     bad = np.flatnonzero(~(np.isfinite(quantities) & (quantities > 0)))
     if bad.size:
         where = int(bad[0])
-        raise InputError(
-            f"`quantities` (={quantities[where]:g} at position {where}) must be positive finite numbers"
-        )
+        raise InputError(f"`quantities` (={quantities[where]:g} at position {where}) must be positive finite numbers")
     return quantities
 
 

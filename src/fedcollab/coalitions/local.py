@@ -133,9 +133,7 @@ def _one_pass(instance: Instance, labels: NDArray[np.int64], rng: np.random.Gene
     for step in range(count):
         k = order[:, step]
         flat = (state.offset + labels).ravel()
-        seen = np.bincount(flat, weights=instance.pairs[k].ravel(), minlength=runs * slots).reshape(
-            runs, slots
-        )
+        seen = np.bincount(flat, weights=instance.pairs[k].ravel(), minlength=runs * slots).reshape(runs, slots)
         n, m, w = instance.sizes[k], instance.masses[k], instance.own[k]
         here = labels[run, k]
         # f(T + k) - f(T) for every coalition T, and for its own what it saves by leaving it: the two compare.
@@ -211,9 +209,7 @@ def _best_swap(state: _State) -> tuple[Floats, Labels, Labels]:
     run = np.arange(runs)[:, None]
     size, mass, own = instance.sizes, instance.masses, instance.own
     # The coalition of i when i leaves it and j comes: pairs of i go, pairs of j with the rest of it come.
-    toward = np.take_along_axis(
-        state.seen, labels[:, :, None], axis=1
-    )  # run, i, j: j with the coalition of i
+    toward = np.take_along_axis(state.seen, labels[:, :, None], axis=1)  # run, i, j: j with the coalition of i
     away = toward[:, np.arange(count), np.arange(count)]
     n = state.sizes[run, labels][:, :, None] - size[:, None] + size
     m = state.masses[run, labels][:, :, None] - mass[:, None] + mass

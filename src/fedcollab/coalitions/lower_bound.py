@@ -64,27 +64,27 @@ def _best_company(instance: Instance, share: Floats) -> tuple[Floats, Floats]:
     return charge[rows, at], company
 
 
-def levelled_bound(matrix: Matrix, quantities: Floats, C: float) -> float:
-    """The bound for a matrix too large to sort: distances rounded down to `LEVELS` levels, mass summed per level."""
-    count = len(quantities)
-    floor = np.arange(LEVELS) / LEVELS
+def row_bound(matrix: Matrix, quantities: Floats, C: float, known: Floats) -> float:
+    """The same bound with the paper's split, row by row, for a matrix too large to sort.
+
+    `known` is what each client pays in some partition. Its best coalition holds only clients nearer than that (one
+    farther away raises the average by more than its mass brings), so only those are sorted; where they are still many,
+    they are rounded down to levels.
+    """
     total = 0.0
-    block = 32
-    weights = np.tile(quantities, block)
-    offset = (np.arange(block) * LEVELS)[:, None]
-    for start in range(0, count, block):
-        rows = matrix[start : start + block]
-        size = len(rows)
-        level = (rows * np.asarray(LEVELS, dtype=matrix.dtype)).astype(np.int32)
-        np.minimum(level, LEVELS - 1, out=level)
-        level += offset[:size].astype(np.int32)
-        mass = np.bincount(level.ravel(), weights=weights[: size * count], minlength=size * LEVELS)
-        mass = mass.reshape(size, LEVELS)
-        mass[:, 0] -= quantities[
-            start : start + size
-        ]  # the client itself, at distance 0, comes before the others
-        filled = quantities[start : start + size, None] + mass.cumsum(axis=1)
-        charge = C / np.sqrt(filled) + (mass * floor).cumsum(axis=1) / filled
-        alone = C / np.sqrt(quantities[start : start + size])
-        total += float(np.minimum(charge.min(axis=1), alone).sum())
+    reach = known * (1 + 1e-9)
+    for client, row in enumerate(matrix):
+        mine = quantities[client]
+        near = np.flatnonzero(row < reach[client])
+        near = near[near != client]
+        distance, mass = row[near], quantities[near]
+        if len(near) > LEVELS:
+            level = np.minimum((distance * LEVELS).astype(np.int64), LEVELS - 1)
+            distance, mass = np.arange(LEVELS) / LEVELS, np.bincount(level, weights=mass, minlength=LEVELS)
+        else:
+            order = np.argsort(distance)
+            distance, mass = distance[order], mass[order]
+        filled = mine + mass.cumsum()
+        charge = C / np.sqrt(filled) + (mass * distance).cumsum() / filled
+        total += min(C / float(np.sqrt(mine)), float(charge.min(initial=np.inf)))
     return total

@@ -19,9 +19,7 @@ from fedcollab.errors import number
 BLOCK = 64
 
 
-def objective(
-    distances: object, quantities: ArrayLike | None, assignment: ArrayLike, C: float = 10.0
-) -> float:
+def objective(distances: object, quantities: ArrayLike | None, assignment: ArrayLike, C: float = 10.0) -> float:
     """The value that `solve` minimises, for any partition given as one coalition label per client.
 
     >>> D = [[0.0, 0.2], [0.2, 0.0]]
@@ -33,9 +31,7 @@ def objective(
     inputs = read_inputs(distances, quantities)
     labels = check_assignment(assignment, len(inputs.quantities))
     C = number("C", C, above=0)
-    return float(
-        terms(inputs.quantities, labels, own_sums(inputs.matrix, inputs.quantities, labels), C).sum()
-    )
+    return float(terms(inputs.quantities, labels, own_sums(inputs.matrix, inputs.quantities, labels), C).sum())
 
 
 def terms(quantities: Floats, labels: Labels, own_pull: Floats, C: float) -> Floats:
@@ -55,14 +51,11 @@ def own_sums(matrix: Matrix, quantities: Floats, labels: Labels) -> Floats:
     return sums
 
 
-def coalition_sums(
-    matrix: Matrix, quantities: Floats, labels: Labels, symmetric: bool
-) -> tuple[Floats, Floats]:
+def coalition_sums(matrix: Matrix, quantities: Floats, labels: Labels, symmetric: bool) -> tuple[Floats, Floats]:
     """What client k and coalition T are to each other: pull_kT = sum_{j in T} m_j D_kj, push_kT = sum_{i in T} D_ik."""
     count, groups = len(labels), int(labels.max()) + 1
-    pull, push = np.zeros((count, groups)), np.zeros((count, groups))
-    for client, row in enumerate(matrix):
-        column = row if symmetric else matrix[:, client]
-        pull[client] = np.bincount(labels, weights=row * quantities, minlength=groups)
-        push[client] = np.bincount(labels, weights=column, minlength=groups)
-    return pull, push
+    pull, push = np.zeros((groups, count)), np.zeros((groups, count))
+    for client, label in enumerate(labels):  # rows are added to their coalition; for the pull that needs columns
+        push[label] += matrix[client]
+        pull[label] += (matrix[client] if symmetric else matrix[:, client]) * quantities[client]
+    return pull.T, push.T

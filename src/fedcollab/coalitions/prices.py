@@ -102,10 +102,6 @@ def column_generation(
         valid = y + min(0.0, least)
         if valid.sum() > proven:
             best, proven = valid, float(valid.sum())
-        if (
-            least > -1e-12 * max(1.0, abs(upper))
-            or proven >= upper * (1 - 1e-10)
-            or not pool.add(masks, costs)
-        ):
+        if least > -1e-12 * max(1.0, abs(upper)) or proven >= upper * (1 - 1e-10) or not pool.add(masks, costs):
             break
     return best, proven

@@ -18,16 +18,16 @@ from fedcollab.coalitions.collaboration import Collaboration
 from fedcollab.coalitions.constraints import Constraints, read_constraints
 from fedcollab.coalitions.exact import PROGRAMME, WIDEST, prove
 from fedcollab.coalitions.feasible import refuse_impossible
-from fedcollab.coalitions.inputs import Inputs, Labels, read_inputs
+from fedcollab.coalitions.inputs import Floats, Inputs, Labels, read_inputs
 from fedcollab.coalitions.instance import TOLERANCE, Instance, build_instance
 from fedcollab.coalitions.large import search_large
 from fedcollab.coalitions.local import search
-from fedcollab.coalitions.lower_bound import levelled_bound, shared_bound
+from fedcollab.coalitions.lower_bound import row_bound, shared_bound
 from fedcollab.coalitions.objective import coalition_sums, own_sums, terms
 from fedcollab.errors import InputError, choose, number
 
 #: above this many clients the matrix is read in rows and never copied
-ROWWISE = 1500
+ROWWISE = 1000
 #: with "auto", restarts times clients squared stay below this
 AUTO_WORK = 200_000_000
 #: partial coalitions that a proof may visit: with "auto", and where a proof was asked for
@@ -86,17 +86,19 @@ def solve(
 
 @dataclass(frozen=True)
 class Found:
-    """What a method found: labels (None: proven that there is no admissible partition), lower bound, proof, its name."""
+    """What a method found: labels (None: proven that there is no admissible partition), lower bound, proof, its name.
+
+    `sums` are the pull and push of the partition, where the search has them anyway.
+    """
 
     labels: Labels | None
     lower: float
     optimal: bool
     method: str
+    sums: tuple[Floats, Floats] | None = None
 
 
-def solve_instance(
-    instance: Instance, method: str, restarts: int, seed: int, starts: tuple[Labels, ...] = ()
-) -> Found:
+def solve_instance(instance: Instance, method: str, restarts: int, seed: int, starts: tuple[Labels, ...] = ()) -> Found:
     """Solve one instance in memory; labels are of its units."""
     count = instance.count
     if method == "exact" and count > WIDEST:
@@ -128,17 +130,13 @@ def solve_instance(
             f"{BUDGETS['exact']:,} partial coalitions (any matrix up to {PROGRAMME} clients can); use 'auto'"
         )
     if proof.labels is None:
-        raise InputError(
-            "the constraints left no partition that could be found; loosen `min_size` or `cannot_link`"
-        )
+        raise InputError("the constraints left no partition that could be found; loosen `min_size` or `cannot_link`")
     upper = instance.value(proof.labels)
     lower = min(upper, max(proof.lower, shared_bound(instance, upper)))
     return Found(proof.labels, lower, upper - lower <= TOLERANCE * upper, "local")
 
 
-def _solve_large(
-    inputs: Inputs, constraints: Constraints, C: float, method: str, restarts: int, seed: int
-) -> Found:
+def _solve_large(inputs: Inputs, constraints: Constraints, C: float, method: str, restarts: int, seed: int) -> Found:
     count = len(inputs.quantities)
     if method == "exact":
         raise InputError(
@@ -146,23 +144,20 @@ def _solve_large(
         )
     if method == "auto":
         restarts = int(np.clip(AUTO_WORK // (count * count), 1, restarts))
-    labels = search_large(inputs, constraints, C, restarts, seed)
+    labels, sums = search_large(inputs, constraints, C, restarts, seed)
     if not constraints.admits(labels):
-        raise InputError(
-            "the constraints left no partition that could be found; loosen `min_size` or `cannot_link`"
-        )
-    upper = float(
-        terms(inputs.quantities, labels, own_sums(inputs.matrix, inputs.quantities, labels), C).sum()
-    )
-    lower = min(upper, levelled_bound(inputs.matrix, inputs.quantities, C))
-    return Found(labels, lower, upper - lower <= TOLERANCE * upper, "local")
+        raise InputError("the constraints left no partition that could be found; loosen `min_size` or `cannot_link`")
+    paid = terms(inputs.quantities, labels, own_sums(inputs.matrix, inputs.quantities, labels), C).sum(axis=1)
+    upper = float(paid.sum())
+    lower = min(upper, row_bound(inputs.matrix, inputs.quantities, C, paid))
+    return Found(labels, lower, upper - lower <= TOLERANCE * upper, "local", sums)
 
 
 def _collaboration(inputs: Inputs, constraints: Constraints, C: float, found: Found) -> Collaboration:
     labels = found.labels
     if labels is None:
         raise InputError("the constraints leave no partition")
-    pull, push = coalition_sums(inputs.matrix, inputs.quantities, labels, inputs.symmetric)
+    pull, push = found.sums or coalition_sums(inputs.matrix, inputs.quantities, labels, inputs.symmetric)
     own = pull[np.arange(len(labels)), labels]
     value = float(terms(inputs.quantities, labels, own, C).sum())
     return Collaboration(

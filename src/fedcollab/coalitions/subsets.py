@@ -34,9 +34,7 @@ def subset_lines(instance: Instance) -> tuple[Floats, Floats]:
     barred = np.zeros(1 << count, dtype=bool)
     for unit in range(count):
         half = 1 << unit
-        np.add(
-            sums[:half], spread(instance.pairs[unit, :unit]) + instance.own[unit], out=sums[half : 2 * half]
-        )
+        np.add(sums[:half], spread(instance.pairs[unit, :unit]) + instance.own[unit], out=sums[half : 2 * half])
         if instance.clash is not None:
             foes = int((1 << np.flatnonzero(instance.clash[unit, :unit])).sum())
             barred[half : 2 * half] = barred[:half] | ((np.arange(half) & foes) != 0)
