@@ -24,9 +24,16 @@ ACTIONS: dict[str, str] = {
     "describe": "fedcollab.clients.schema:describe_client",
     "spread": "fedcollab.clients.schema:spread_client",
     "prepare": "fedcollab.clients.schema:prepare_client",
+    "train": "fedcollab.training.client:train_client",
+    "evaluate": "fedcollab.training.client:evaluate_client",
+    "losses": "fedcollab.training.client:losses_client",
 }
 
-TOGETHER: dict[str, str] = {}
+TOGETHER: dict[str, str] = {
+    "train": "fedcollab.training.client:train_together",
+    "evaluate": "fedcollab.training.client:evaluate_together",
+    "losses": "fedcollab.training.client:losses_together",
+}
 
 
 def find(action: str) -> Action:

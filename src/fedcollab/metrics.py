@@ -1,0 +1,145 @@
+"""How good the models are for each client, and what each client gained by taking part. NumPy alone.
+
+    Acc   the plain mean of the clients' accuracies
+    IPR   incentivised participation rate: the share of clients that do better than by training alone
+    RSD   reward standard deviation: the population standard deviation of the gains over training alone
+
+Section 5.1 of the paper. All are shares in [0, 1], not percentages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedcollab.errors import InputError
+
+Floats = NDArray[np.float64]
+
+
+def acc(accuracy: ArrayLike) -> float:
+    """The mean accuracy over clients.
+
+    >>> acc([0.5, 0.75])
+    0.625
+    """
+    return float(_values("accuracy", accuracy).mean())
+
+
+def gains(accuracy: ArrayLike, reference: ArrayLike) -> Floats:
+    """What each client gained over a reference: its local model, or the global one."""
+    ours, theirs = _values("accuracy", accuracy), _values("reference", reference)
+    if ours.shape != theirs.shape:
+        raise InputError(f"`accuracy` has {len(ours)} clients and the reference {len(theirs)}; expected as many")
+    return ours - theirs
+
+
+def ipr(accuracy: ArrayLike, local_accuracy: ArrayLike) -> float:
+    """The share of clients with a gain above 0 over local training.
+
+    >>> ipr([0.9, 0.8, 0.7, 0.6], [0.8, 0.8, 0.6, 0.7])
+    0.5
+    """
+    return float((gains(accuracy, local_accuracy) > 0).mean())
+
+
+def rsd(accuracy: ArrayLike, local_accuracy: ArrayLike) -> float:
+    """The population standard deviation of the gains over local training.
+
+    >>> rsd([0.75, 1.0], [0.75, 0.75])
+    0.125
+    """
+    return float(gains(accuracy, local_accuracy).std())
+
+
+def balanced_accuracy(labels: ArrayLike, predicted: ArrayLike) -> float:
+    """The mean over the classes present of the share of each that is recognised.
+
+    >>> balanced_accuracy([0, 0, 0, 1], [0, 0, 0, 0])
+    0.5
+    """
+    truth, guess = np.asarray(labels), np.asarray(predicted)
+    return float(np.mean([(guess[truth == label] == label).mean() for label in np.unique(truth)]))
+
+
+def auc(labels: ArrayLike, scores: ArrayLike) -> float:
+    """The area under the ROC curve, ties counted half; with several classes, the mean of one against the rest.
+
+    `scores` has one column a class, or is the score of class 1. NaN where the labels are all of one class.
+
+    >>> auc([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8])
+    0.75
+    """
+    truth, score = np.asarray(labels), np.asarray(scores, dtype=np.float64)
+    present = np.unique(truth)
+    if len(present) < 2:
+        return float("nan")
+    if score.ndim == 1:
+        return _auc(truth == 1, score)
+    if score.shape[1] == 2:
+        return _auc(truth == 1, score[:, 1])
+    return float(np.mean([_auc(truth == label, score[:, label]) for label in present]))
+
+
+def verdict(
+    client: str, accuracy: float, local_accuracy: float, global_accuracy: float | None = None, *, tolerance: float = 0.0
+) -> str:
+    """One sentence for the people at a client: what taking part gave them.
+
+    >>> verdict("north", 0.91, 0.86, 0.47)
+    'north gains 5.0 points over training alone (91.0 against 86.0) and 44.0 over one model for everyone (47.0).'
+    """
+    gain = accuracy - local_accuracy
+    against = f"({100 * accuracy:.1f} against {100 * local_accuracy:.1f})"
+    if gain > tolerance:
+        text = f"{client} gains {100 * gain:.1f} points over training alone {against}"
+    elif gain < -tolerance:
+        text = f"{client} loses {-100 * gain:.1f} points by taking part {against}: it is better off alone"
+    else:
+        text = f"{client} does as well as alone {against}"
+    if global_accuracy is None:
+        return text + "."
+    over = accuracy - global_accuracy
+    word = "and" if (over >= 0) == (gain > tolerance) else "but"
+    verb = f"{100 * over:.1f}" if over >= 0 else f"{-100 * over:.1f} points less than"
+    return f"{text} {word} {verb} {'over ' if over >= 0 else ''}one model for everyone ({100 * global_accuracy:.1f})."
+
+
+def summary(
+    accuracy: ArrayLike, local_accuracy: ArrayLike | None = None, global_accuracy: ArrayLike | None = None
+) -> dict[str, float]:
+    """Acc, and with references IPR, RSD, and the mean gains."""
+    values = {"acc": acc(accuracy)}
+    if local_accuracy is not None:
+        values |= {"ipr": ipr(accuracy, local_accuracy), "rsd": rsd(accuracy, local_accuracy)}
+        values |= {"gain_over_local": float(gains(accuracy, local_accuracy).mean())}
+    if global_accuracy is not None:
+        values |= {"gain_over_global": float(gains(accuracy, global_accuracy).mean())}
+    return values
+
+
+def verdicts(
+    names: Sequence[str], accuracy: ArrayLike, local_accuracy: ArrayLike, global_accuracy: ArrayLike | None = None
+) -> list[str]:
+    """A verdict for every client, in the order of `names`."""
+    ours, alone = _values("accuracy", accuracy), _values("local_accuracy", local_accuracy)
+    everyone: list[Any] = [None] * len(ours) if global_accuracy is None else list(np.asarray(global_accuracy))
+    return [verdict(*row) for row in zip(names, ours.tolist(), alone.tolist(), everyone, strict=True)]
+
+
+def _values(name: str, values: ArrayLike) -> Floats:
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 1 or not array.size:
+        raise InputError(f"`{name}` has shape {array.shape}; expected one value a client")
+    return array
+
+
+def _auc(positive: NDArray[np.bool_], score: Floats) -> float:
+    """The chance that a positive scores above a negative (Mann-Whitney), from mean ranks."""
+    _, inverse, counts = np.unique(score, return_inverse=True, return_counts=True)
+    mean_rank = np.cumsum(counts) - (counts - 1) / 2
+    first, second = int(positive.sum()), int((~positive).sum())
+    return float((mean_rank[inverse][positive].sum() - first * (first + 1) / 2) / (first * second))

@@ -1,0 +1,22 @@
+"""Stage 3: a federated algorithm inside each coalition."""
+
+from __future__ import annotations
+
+from fedcollab.training.algorithms import ALGORITHMS, Algorithm, register
+from fedcollab.training.callbacks import Callback, MLflow, TensorBoard
+from fedcollab.training.models import MODELS, register_model
+from fedcollab.training.result import TrainingResult
+from fedcollab.training.run import train
+
+__all__ = [
+    "ALGORITHMS",
+    "MODELS",
+    "Algorithm",
+    "Callback",
+    "MLflow",
+    "TensorBoard",
+    "TrainingResult",
+    "register",
+    "register_model",
+    "train",
+]

@@ -1,0 +1,51 @@
+"""SCAFFOLD: control variates correct the drift of clients towards their own optimum.
+
+    y_i <- y_i - lr (g_i(y_i) + c - c_i)
+    c_i+ = c_i - c + (w - y_i) / (steps lr);      w <- sum_i p_i y_i,   c <- c + sum_i p_i (c_i+ - c_i)
+
+Karimireddy, Kale, Mohri, Reddi, Stich, Suresh: SCAFFOLD: stochastic controlled averaging for federated learning.
+ICML 2020, Algorithm 1, option II, global step 1, weighted by quantity as FedAvg is here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from fedcollab.training.batches import Batch
+from fedcollab.training.gradient import Gradient
+from fedcollab.training.hooks import Algorithm, State, average, register
+
+
+@register("scaffold")
+class Scaffold(Algorithm):
+    """FedAvg with control variates."""
+
+    def server_init(self, w0: Tensor) -> State:
+        """The control variate starts at 0, so the first round is FedAvg's."""
+        return {"w": w0, "c": torch.zeros_like(w0)}
+
+    def broadcast(self, server: State) -> State:
+        """The model and the control variate."""
+        return {"w": server["w"], "c": server["c"]}
+
+    def client_init(self, message: State) -> State:
+        """The client's own control variate."""
+        return {"c": torch.zeros_like(message["w"])}
+
+    def step(self, w: Tensor, message: State, state: State, grad: Gradient, batch: Batch) -> None:
+        """A corrected step."""
+        grad.descend(w, batch, message["c"] - state["c"])
+
+    def reply(self, w: Tensor, message: State, state: State, steps: Tensor, lr: float) -> State:
+        """The weights and the change of the control variate."""
+        change = (message["w"] - w) / (steps * lr) - message["c"]
+        state["c"].add_(change)
+        return {"w": w, "change": change}
+
+    def aggregate(self, server: State, replies: Sequence[State], weights: Sequence[float]) -> State:
+        """Average both."""
+        w = average([reply["w"] for reply in replies], weights)
+        return {"w": w, "c": server["c"] + average([reply["change"] for reply in replies], weights)}

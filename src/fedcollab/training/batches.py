@@ -1,0 +1,90 @@
+"""Batches: who sees which samples in which step, and many clients' batches side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fedcollab import seeds
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """One batch of each of K clients.
+
+    x       [K, B, ...] features; rows beyond a client's own number of samples are padding
+    y       [K, B] class indices
+    share   [K, B, 1] what each sample weighs in its client's mean: 1 / size, and 0 for padding
+    sizes   samples of each client
+    """
+
+    x: Tensor
+    y: Tensor
+    share: Tensor
+    sizes: tuple[int, ...]
+
+    def part(self, index: int, parts: int, at_least: int = 0) -> Batch:
+        """The `index`-th of `parts` consecutive parts; clients with fewer than `at_least` samples get an empty one."""
+        edges = [
+            (size * index // parts, size * (index + 1) // parts) if size >= at_least else (0, 0) for size in self.sizes
+        ]
+        sizes = tuple(stop - start for start, stop in edges)
+        width = max(sizes)
+        if len(set(edges)) == 1:
+            start, stop = edges[0]
+            x, y = self.x[:, start:stop], self.y[:, start:stop]
+        else:
+            rows = torch.tensor([[min(start + i, self.x.shape[1] - 1) for i in range(width)] for start, _ in edges])
+            rows = rows.to(self.x.device)
+            client = torch.arange(len(edges), device=self.x.device)[:, None]
+            x, y = self.x[client, rows], self.y[client, rows]
+        return Batch(x, y, shares(sizes, width, self.x.device), sizes)
+
+
+def shares(sizes: Sequence[int], width: int, device: torch.device | str = "cpu") -> Tensor:
+    """[K, width, 1]: 1 / size for a client's own samples, 0 for padding."""
+    share = np.zeros((len(sizes), width, 1), dtype=np.float32)
+    for row, size in enumerate(sizes):
+        if size:
+            share[row, :size] = 1 / size
+    return torch.from_numpy(share).to(device)
+
+
+def plan(
+    count: int, batch_size: int, epochs: int, seed: int, stage: str, number: int, name: str
+) -> list[NDArray[np.int64]]:
+    """The samples of each step: a permutation an epoch, cut into batches; the last one may be smaller."""
+    rng = seeds.generator(seed, stage, number, name)
+    steps = []
+    for _ in range(epochs):
+        order = rng.permutation(count)
+        steps += [order[start : start + batch_size] for start in range(0, count, batch_size)]
+    return steps
+
+
+def stacked(x: Sequence[Tensor], y: Sequence[Tensor], plans: Sequence[Sequence[NDArray[np.int64]]]) -> Iterator[Batch]:
+    """Batch after batch for a stack of clients, those with most steps first; the stack shrinks as clients finish.
+
+    The tensors of a batch are overwritten by the next one.
+    """
+    lengths = [len(steps) for steps in plans]
+    width = max(len(step) for steps in plans for step in steps)
+    device = x[0].device
+    xs = torch.zeros((len(x), width, *x[0].shape[1:]), device=device)
+    ys = torch.zeros((len(x), width), dtype=torch.int64, device=device)
+    known: dict[tuple[int, ...], Tensor] = {}
+    for step in range(lengths[0]):
+        active = sum(length > step for length in lengths)
+        rows = [torch.from_numpy(plans[client][step]).to(device) for client in range(active)]
+        sizes = tuple(len(row) for row in rows)
+        for client, row in enumerate(rows):
+            torch.index_select(x[client], 0, row, out=xs[client, : len(row)])
+            torch.index_select(y[client], 0, row, out=ys[client, : len(row)])
+        if sizes not in known:
+            known[sizes] = shares(sizes, max(sizes), device)
+        yield Batch(xs[:active, : max(sizes)], ys[:active, : max(sizes)], known[sizes], sizes)

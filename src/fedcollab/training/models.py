@@ -1,0 +1,186 @@
+"""The models: the paper's MLP, CNN and ResNet-18, logistic regression, and any module of the user's own.
+
+A model is a factory `(shape, classes, **options) -> torch.nn.Module`. Messages name it; weights travel as one flat
+vector, parameters first in the module's order, then its batch-norm statistics.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fedcollab import seeds
+from fedcollab.errors import InputError, choose, number, unknown
+
+Factory = Callable[..., nn.Module]
+
+
+def mlp(shape: Sequence[int], classes: int, widths: Sequence[int] = (200, 200)) -> nn.Module:
+    """Fully connected layers with ReLU between; the paper's is 784-200-200-10."""
+    for width in widths:
+        number("widths", width, at_least=1, whole=True)
+    sizes = [math.prod(shape), *widths, classes]
+    layers: list[nn.Module] = [nn.Flatten()]
+    for before, after in pairwise(sizes):
+        layers += [nn.Linear(before, after), nn.ReLU()]
+    return nn.Sequential(*layers[:-1])
+
+
+def logistic(shape: Sequence[int], classes: int) -> nn.Module:
+    """Multinomial logistic regression: one linear layer."""
+    return mlp(shape, classes, ())
+
+
+def cnn(shape: Sequence[int], classes: int, channels: Sequence[int] = (32, 64, 64), width: int = 64) -> nn.Module:
+    """The paper's five layers: 3x3 convolutions of 32, 64, 64 with max-pool 2 after the first two, dense 64, dense."""
+    if len(shape) != 3 or min(shape[1:]) < 18:
+        raise InputError(
+            f"model 'cnn' needs images of at least 18 x 18 (channels first); the clients have {tuple(shape)}"
+        )
+    first, second, third = channels
+    height, breadth = (((side - 2) // 2 - 2) // 2 - 2 for side in shape[1:])
+    return nn.Sequential(
+        nn.Conv2d(shape[0], first, 3), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(first, second, 3), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(second, third, 3), nn.ReLU(), nn.Flatten(),
+        nn.Linear(third * height * breadth, width), nn.ReLU(), nn.Linear(width, classes),
+    )  # fmt: skip
+
+
+MODELS: dict[str, Factory] = {"mlp": mlp, "logistic": logistic, "cnn": cnn}
+DENSE = (mlp, logistic)
+
+
+def register_model(name: str) -> Callable[[Factory], Factory]:
+    """Decorator: make a factory known by a name, so that messages and users can say it."""
+
+    def add(factory: Factory) -> Factory:
+        MODELS[name] = factory
+        return factory
+
+    return add
+
+
+def name_model(model: str | Factory | nn.Module) -> str:
+    """The registered name of a model given by name, as a factory, or as a module to copy (weights included)."""
+    if isinstance(model, str):
+        choose("model", model, MODELS)
+        return model
+    if isinstance(model, nn.Module):
+        module = model
+        return name_model(lambda: deepcopy(module))
+    if not callable(model):
+        raise InputError(f"`model` (={model!r}) must be a name, a factory of torch.nn.Module, or a module")
+    name = next((key for key, factory in MODELS.items() if factory is model), None)
+    if name is None:
+        name = (
+            f"{getattr(model, '__module__', '')}.{getattr(model, '__qualname__', type(model).__name__)}#{id(model):x}"
+        )
+        MODELS[name] = model
+    return name
+
+
+class Network:
+    """A module seen as a function of one flat vector.
+
+    text         the model's name, options, shape and classes as JSON: what messages carry
+    size         length of the flat vector; the first `parameters` entries are trained, the rest are buffers
+    layout       name and shape of each part of the flat vector
+    widths       (in, out) of each layer where the model is a plain stack of dense layers, else empty
+    weights_from what the initial weights are, where it is not the seed alone
+    """
+
+    def __init__(self, text: str, device: str = "cpu", seed: int = 0) -> None:
+        spec = json.loads(text)
+        self.text = text
+        factory = choose("model", spec["name"], MODELS)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seeds.derive(seed, "model"))
+            self.module = _build(factory, spec["name"], spec["shape"], spec["classes"], spec["options"])
+        self.weights_from = str(getattr(self.module, "weights_from", "seed"))
+        self.module.to(device).requires_grad_(True)
+        self._parameters = list(self.module.parameters())
+        floating = [(name, value) for name, value in self.module.named_buffers() if value.is_floating_point()]
+        self._buffers = [value for _, value in floating]
+        self.layout = [(name, tuple(value.shape)) for name, value in (*self.module.named_parameters(), *floating)]
+        if not self._parameters:
+            raise InputError(f"model '{spec['name']}' has no parameters to train")
+        self.parameters = sum(value.numel() for value in self._parameters)
+        self.buffers = sum(value.numel() for value in self._buffers)
+        self.size = self.parameters + self.buffers
+        self.widths: list[tuple[int, int]] = []
+        if factory in DENSE:
+            linear = [layer for layer in self.module.modules() if isinstance(layer, nn.Linear)]
+            self.widths = [(layer.in_features, layer.out_features) for layer in linear]
+        self._check(spec)
+
+    @classmethod
+    def describe(cls, name: str, options: Mapping[str, Any], shape: Sequence[int], classes: int) -> str:
+        """The text that names a network in messages."""
+        return json.dumps({"name": name, "options": dict(options), "shape": list(shape), "classes": classes})
+
+    def initial(self) -> Tensor:
+        """The flat weights that the module was built with, on the CPU."""
+        parts = [value.detach().reshape(-1).cpu().float() for value in (*self._parameters, *self._buffers)]
+        return torch.cat(parts)
+
+    def split(self, w: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+        """Views of a flat vector in the shapes of the module's parameters and of its buffers."""
+        parts = torch.split(w, [value.numel() for value in (*self._parameters, *self._buffers)])
+        shaped = [
+            part.view(value.shape) for part, value in zip(parts, (*self._parameters, *self._buffers), strict=True)
+        ]
+        return shaped[: len(self._parameters)], shaped[len(self._parameters) :]
+
+    def point(self, w: Tensor) -> nn.Module:
+        """The module with its parameters and buffers pointing into a flat vector."""
+        parameters, buffers = self.split(w)
+        for own, view in zip((*self._parameters, *self._buffers), (*parameters, *buffers), strict=True):
+            own.data = view
+        return self.module
+
+    def _check(self, spec: Mapping[str, Any]) -> None:
+        """The module must map a batch to one score a class."""
+        where = f"model '{spec['name']}'"
+        device = self._parameters[0].device
+        self.module.eval()
+        try:
+            with torch.no_grad():
+                output = self.module(torch.zeros(2, *spec["shape"], device=device))
+        except (RuntimeError, ValueError, IndexError) as error:
+            reason = str(error).splitlines()[0]
+            raise InputError(f"{where} does not take features of shape {tuple(spec['shape'])}: {reason}") from None
+        wanted = (2, spec["classes"])
+        if not isinstance(output, Tensor) or tuple(output.shape) != wanted:
+            got = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
+            raise InputError(
+                f"{where} gives output {got} for 2 samples; the labels need {wanted}, one score for each of "
+                f"{spec['classes']} classes"
+            )
+
+
+def _build(factory: Factory, name: str, shape: Sequence[int], classes: int, options: Mapping[str, Any]) -> nn.Module:
+    """Call a factory: `(shape, classes, **options)`, or without arguments if that is what it takes."""
+    parameters = list(inspect.signature(factory).parameters.values())
+    required = [
+        p for p in parameters if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+    ]
+    positional: tuple[Any, ...] = (tuple(shape), classes) if len(required) >= 2 else ()
+    free = any(p.kind is p.VAR_KEYWORD for p in parameters)
+    allowed = [p.name for p in parameters[len(positional) :]]
+    for key in options:
+        if not free and key not in allowed:
+            has = unknown("option", key, allowed) if allowed else f"`option` (={key!r}): it has none"
+            raise InputError(f"model '{name}': {has}")
+    module = factory(*positional, **options)
+    if not isinstance(module, nn.Module):
+        raise InputError(f"model '{name}' gave a {type(module).__name__}; expected a torch.nn.Module")
+    return module

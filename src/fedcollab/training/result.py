@@ -1,0 +1,251 @@
+"""What training leaves: every client's measures, who trained with whom, the models, and how it went."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load as load_arrays
+from safetensors.numpy import save as save_arrays
+
+from fedcollab import artefact, metrics
+from fedcollab.errors import InputError, choose
+from fedcollab.training.history import History
+
+MEASURES = ("accuracy", "loss", "balanced_accuracy", "auc")
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingResult:
+    """The measures of the last round, in the order of `names`, and all that belongs to them.
+
+    names           the clients, in the order in which they were given
+    coalitions      lists of names; `assignment` is each client's position in it
+    measures        accuracy, loss, balanced_accuracy, auc on each client's test split, of its coalition's last model
+    personal        the same for each client's own model, where the algorithm personalises; else empty
+    history         one row a round and client
+    models          flat weights: "last" and "best" one row a coalition, "personal" one row a client
+    layout          name and shape of each part of a row of `models`
+    method          the algorithm, or the clustered baseline
+    model           name, options, shape and classes of the model; `schema` is how raw samples become its inputs
+    settings        what was asked; cost: rounds, bytes, seconds
+    stopped         coalitions (by position) that stopped early, and why
+    failures        (round, client, why) for every client that failed to answer
+    distances       N x N in the order of `names`, where a clustered baseline has one
+    """
+
+    names: tuple[str, ...]
+    coalitions: list[list[str]]
+    measures: Mapping[str, Floats]
+    personal: Mapping[str, Floats] = field(default_factory=dict)
+    history: History = field(default_factory=History)
+    models: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
+    layout: list[tuple[str, tuple[int, ...]]] = field(default_factory=list)
+    method: str = "fedavg"
+    model: Mapping[str, Any] = field(default_factory=dict)
+    schema: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    cost: Mapping[str, Any] = field(default_factory=dict)
+    stopped: Mapping[int, str] = field(default_factory=dict)
+    failures: list[tuple[int, str, str]] = field(default_factory=list)
+    distances: Floats | None = None
+
+    @property
+    def assignment(self) -> NDArray[np.int64]:
+        """Each client's coalition, labels 0..K-1 in order of first appearance."""
+        where = {name: label for label, members in enumerate(self.coalitions) for name in members}
+        return np.array([where[name] for name in self.names])
+
+    @property
+    def accuracy(self) -> Floats:
+        """Each client's accuracy with its coalition's model."""
+        return self.measures["accuracy"]
+
+    @property
+    def loss(self) -> Floats:
+        """Each client's mean cross-entropy on its test split."""
+        return self.measures["loss"]
+
+    @property
+    def balanced_accuracy(self) -> Floats:
+        """Each client's balanced accuracy."""
+        return self.measures["balanced_accuracy"]
+
+    @property
+    def auc(self) -> Floats:
+        """Each client's area under the ROC curve; NaN where its test split has one class."""
+        return self.measures["auc"]
+
+    @property
+    def personal_accuracy(self) -> Floats | None:
+        """Each client's accuracy with its own model, where the algorithm personalises."""
+        return self.personal.get("accuracy")
+
+    @property
+    def reported(self) -> Floats:
+        """The accuracy that the paper's tables report: personal where there is one, else the coalition's."""
+        return self.accuracy if self.personal_accuracy is None else self.personal_accuracy
+
+    def summary(self, local: TrainingResult | None = None, everyone: TrainingResult | None = None) -> dict[str, float]:
+        """Acc of what is reported, and against local (and global) training IPR, RSD and mean gains."""
+        return metrics.summary(self.reported, _aligned(self, local), _aligned(self, everyone))
+
+    def verdicts(self, local: TrainingResult, everyone: TrainingResult | None = None) -> list[str]:
+        """A sentence for every client."""
+        return metrics.verdicts(self.names, self.reported, _aligned(self, local), _aligned(self, everyone))  # type: ignore[arg-type]
+
+    def weights(
+        self, *, client: str | None = None, coalition: int | None = None, which: str = "last"
+    ) -> dict[str, Any]:
+        """One model's arrays by parameter name: a coalition's, by position or by one of its clients, or a personal."""
+        stored = choose("which", which, dict(self.models))
+        if (client is None) == (coalition is None):
+            raise InputError("give either `client` or `coalition`, to say whose model")
+        if client is not None and client not in self.names:
+            raise InputError(f"`client` (={client!r}) must be one of: {', '.join(self.names)}")
+        if which == "personal":
+            if client is None:
+                raise InputError("a personal model is a client's: give `client`")
+            row = self.names.index(client)
+        else:
+            row = int(self.assignment[self.names.index(client)]) if client is not None else int(coalition or 0)
+        if not 0 <= row < len(stored):
+            raise InputError(f"`coalition` (={coalition}) must be from 0 to {len(stored) - 1}")
+        return _split(stored[row], self.layout)
+
+    def save(self, path: str | Path) -> None:
+        """Write PATH (JSON), and beside it the models (.safetensors) and the history (.jsonl) under the same name."""
+        path = _file(path)
+        tensors = {
+            f"{which}/{row}/{name}": np.ascontiguousarray(value)
+            for which, rows in self.models.items()
+            for row, flat in enumerate(rows)
+            for name, value in _split(flat, self.layout).items()
+        }
+        artefact.write_bytes(path.with_suffix(".safetensors"), bytes(save_arrays(tensors)))
+        artefact.write_bytes(path.with_suffix(".jsonl"), self.history.lines())
+        artefact.write_json(
+            path,
+            "training",
+            {
+                "method": self.method,
+                "names": list(self.names),
+                "coalitions": self.coalitions,
+                "assignment": self.assignment,
+                "measures": dict(self.measures),
+                "personal": dict(self.personal),
+                "stopped": {str(key): value for key, value in self.stopped.items()},
+                "failures": self.failures,
+                "cost": dict(self.cost),
+                "settings": dict(self.settings),
+                "model": dict(self.model),
+                "schema": dict(self.schema),
+                "layout": self.layout,
+                "models": {which: len(rows) for which, rows in self.models.items()},
+                "distances": self.distances,
+            },
+        )
+
+    @classmethod
+    def load(cls, path: str | Path) -> TrainingResult:
+        """Read what `save` wrote."""
+        path = _file(path)
+        content = artefact.read_json(path, "training")
+        try:
+            layout = [(str(name), tuple(int(side) for side in shape)) for name, shape in content["layout"]]
+            lines = path.with_suffix(".jsonl")
+            return cls(
+                names=tuple(content["names"]),
+                coalitions=[list(members) for members in content["coalitions"]],
+                measures=_numbers(content["measures"]),
+                personal=_numbers(content["personal"]),
+                history=History.read(lines) if lines.exists() else History(),
+                models=_models(path.with_suffix(".safetensors"), content["models"], layout),
+                layout=layout,
+                method=content["method"],
+                model=content["model"],
+                schema=content["schema"],
+                settings=content["settings"],
+                cost=content["cost"],
+                stopped={int(key): value for key, value in content["stopped"].items()},
+                failures=[(int(number), name, why) for number, name, why in content["failures"]],
+                distances=None if content["distances"] is None else np.array(content["distances"], dtype=np.float64),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            if isinstance(error, InputError):
+                raise
+            raise InputError(f"`{path}` is not a complete training file: {error!r}") from None
+
+    def __repr__(self) -> str:
+        return (
+            f"TrainingResult({self.method!r}, {len(self.names)} clients, {len(self.coalitions)} coalitions, "
+            f"mean accuracy {self.reported.mean():.4f})"
+        )
+
+
+def flatten(arrays: Mapping[str, NDArray[Any]], layout: list[tuple[str, tuple[int, ...]]]) -> NDArray[np.float32]:
+    """One flat vector from arrays by parameter name."""
+    return np.concatenate([np.asarray(arrays[name], dtype=np.float32).reshape(-1) for name, _ in layout])
+
+
+def _split(flat: NDArray[np.float32], layout: list[tuple[str, tuple[int, ...]]]) -> dict[str, NDArray[np.float32]]:
+    edges = np.cumsum([int(np.prod(shape)) for _, shape in layout])[:-1]
+    parts = np.split(flat, edges)
+    return {name: part.reshape(shape) for (name, shape), part in zip(layout, parts, strict=True)}
+
+
+def _models(
+    path: Path, counts: Mapping[str, int], layout: list[tuple[str, tuple[int, ...]]]
+) -> dict[str, NDArray[np.float32]]:
+    if not counts:
+        return {}
+    try:
+        tensors = load_arrays(path.read_bytes())
+        return {
+            which: np.stack(
+                [
+                    flatten({name: tensors[f"{which}/{row}/{name}"] for name, _ in layout}, layout)
+                    for row in range(count)
+                ]
+            )
+            for which, count in counts.items()
+        }
+    except FileNotFoundError:
+        raise InputError(
+            f"`{path}` does not exist; it holds the models of `{path.with_suffix('.json').name}`"
+        ) from None
+    except (SafetensorError, KeyError) as error:
+        raise InputError(f"`{path}` cannot be read as the models of this result: {error}") from None
+
+
+def _numbers(columns: Mapping[str, Any]) -> dict[str, Floats]:
+    return {key: np.array([np.nan if v is None else v for v in values]) for key, values in columns.items()}
+
+
+def _aligned(result: TrainingResult, other: TrainingResult | None) -> Floats | None:
+    """The other result's reported accuracy in this one's order of clients."""
+    if other is None:
+        return None
+    if set(other.names) != set(result.names):
+        raise InputError("the two results are of different clients")
+    position = {name: index for index, name in enumerate(other.names)}
+    return other.reported[[position[name] for name in result.names]]
+
+
+def _file(path: str | Path) -> Path:
+    """A folder means `training.json` in it."""
+    path = Path(path)
+    return path / "training.json" if path.is_dir() or not path.suffix else path
+
+
+def schema_of(text: str) -> dict[str, Any]:
+    """A schema's JSON as an object, to be stored with the models that need it."""
+    content: dict[str, Any] = json.loads(text)
+    return content

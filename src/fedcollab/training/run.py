@@ -1,0 +1,215 @@
+"""`train`: a federated algorithm inside each coalition, from clients and coalitions to a `TrainingResult`."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from torch import nn
+
+from fedcollab.clients.data import ClientData
+from fedcollab.clients.schema import federate
+from fedcollab.errors import InputError, number
+from fedcollab.progress import Progress, silent
+from fedcollab.runtime.base import Runtime
+from fedcollab.training.algorithms import Algorithm, make_algorithm
+from fedcollab.training.callbacks import Callback
+from fedcollab.training.descend import Setting
+from fedcollab.training.history import History, line
+from fedcollab.training.models import Factory, Network, name_model
+from fedcollab.training.result import MEASURES, TrainingResult, schema_of
+from fedcollab.training.rounds import Grouping, Measures, Round, Session, run_rounds
+
+
+def train(
+    clients: Iterable[ClientData] | Runtime,
+    coalitions: Any,
+    algorithm: str | Algorithm = "fedavg",
+    model: str | Factory | nn.Module = "mlp",
+    *,
+    rounds: int,
+    lr: float,
+    batch_size: int = 32,
+    local_epochs: int = 1,
+    seed: int = 0,
+    options: Mapping[str, Any] | None = None,
+    model_options: Mapping[str, Any] | None = None,
+    runtime: str = "vectorised",
+    device: str = "auto",
+    scale: str = "auto",
+    participation: float = 1.0,
+    evaluate_every: int | None = 10,
+    early_stop: int | None = None,
+    run_dir: str | Path | None = None,
+    callbacks: Sequence[Callback] = (),
+    progress: Progress = silent,
+) -> TrainingResult:
+    """Train inside each coalition.
+
+    clients          ClientData, or a prepared runtime over them
+    coalitions       lists of client names, an object with `.coalitions`, "local" (each alone) or "global" (everyone);
+                     or a `Grouping` that changes them as training goes on (see `fedcollab.baselines`)
+    algorithm        a name (see `ALGORITHMS`) with its `options`, or an `Algorithm` object
+    model            a name (see `MODELS`) with its `model_options`, a factory of torch.nn.Module, or a module
+    participation    the share of each coalition that takes part in a round, at least one client
+    evaluate_every   rounds between evaluations; the last round is always evaluated. None: only at the end
+    early_stop       a coalition stops after so many evaluations without a better mean accuracy on the test splits
+    run_dir          where metrics are streamed (training.jsonl) and result and models are saved at the end
+    """
+    rounds = int(number("rounds", rounds, at_least=1, whole=True))
+    number("lr", lr, above=0)
+    number("batch_size", batch_size, at_least=1, whole=True)
+    number("local_epochs", local_epochs, at_least=1, whole=True)
+    number("participation", participation, above=0, at_most=1)
+    for name, value in (("evaluate_every", evaluate_every), ("early_stop", early_stop)):
+        if value is not None:
+            number(name, value, at_least=1, whole=True)
+    if early_stop is not None and evaluate_every is None:
+        raise InputError("`early_stop` needs evaluations: give `evaluate_every` too")
+    called, chosen = make_algorithm(algorithm, options)
+    model_name = name_model(model)
+    clients = clients if isinstance(clients, Runtime) else list(clients)
+    federation = federate(clients, runtime=runtime, device=device, scale=scale, seed=seed)
+    names = federation.names if isinstance(clients, Runtime) else tuple(client.name for client in clients)
+    if isinstance(coalitions, Grouping):
+        grouping, method = coalitions, coalitions.method
+    else:
+        grouping, method = Grouping(_coalitions(coalitions, names, alone=chosen.alone)), called
+    schema = federation.schema
+    assert schema is not None
+    text = Network.describe(model_name, model_options or {}, schema.shape, len(schema.classes))
+    network = Network(text, seed=seed)
+    setting = Setting(called, chosen.options(), text, float(lr), int(batch_size), int(local_epochs), int(seed))
+    quantities = {name: int(federation.described[name]["quantity"]) for name in federation.names}
+    session = Session(federation, setting, chosen, network, quantities, participation)
+    settings = {**asdict(setting), "model": model_name, "rounds": rounds, "participation": participation}
+    settings |= {"method": method, "evaluate_every": evaluate_every, "early_stop": early_stop}
+
+    history, started, before = History(), time.perf_counter(), _moved(federation)
+    with ExitStack() as stack:
+        stream = _stream(run_dir, stack)
+        for callback in callbacks:
+            callback.on_start(settings)
+
+        def watch(session: Session, outcome: Round) -> None:
+            rows = _rows(session, outcome)
+            for row in rows:
+                history.add(row)
+            if stream is not None:
+                stream.write(b"".join(line(row) for row in rows))
+                stream.flush()
+            for callback in callbacks:
+                callback.on_round(outcome.number, rows)
+            progress(outcome.number, rounds)
+
+        best, final = run_rounds(
+            session, grouping, rounds, evaluate_every=evaluate_every, early_stop=early_stop, watch=watch
+        )
+    order = list(dict.fromkeys(session.assignment[name] for name in names))
+    models = {"last": np.stack([session.servers[label]["w"].numpy() for label in order])}
+    if best:
+        fallback = [session.servers[label]["w"] for label in order]
+        pairs = zip(order, fallback, strict=True)
+        models["best"] = np.stack([(best[label][1] if label in best else w).numpy() for label, w in pairs])
+    if len(final.kept) == len(names):
+        models["personal"] = np.stack([final.kept[name] for name in names])
+    result = TrainingResult(
+        names=tuple(names),
+        coalitions=[[name for name in names if session.assignment[name] == label] for label in order],
+        measures=_columns(final.measures, names),
+        personal=_columns(final.personal, names) if final.personal else {},
+        history=history,
+        models=models,
+        layout=network.layout,
+        method=method,
+        model={**json.loads(text), "weights_from": network.weights_from, "parameters": network.parameters},
+        schema=schema_of(schema.to_json()),
+        settings=settings,
+        cost={**_spent(before, _moved(federation)), "seconds": round(time.perf_counter() - started, 3)},
+        stopped={order.index(label): why for label, why in session.stopped.items() if label in order},
+        failures=session.failures,
+        distances=_reordered(grouping, federation.names, names),
+    )
+    if run_dir is not None:
+        result.save(Path(run_dir) / "training.json")
+    for callback in callbacks:
+        callback.on_end(result)
+    return result
+
+
+def _coalitions(coalitions: Any, names: Sequence[str], *, alone: bool) -> list[list[str]]:
+    """Lists of names that partition the clients, checked."""
+    given = getattr(coalitions, "coalitions", coalitions)
+    if alone or (isinstance(given, str) and given == "local"):
+        return [[name] for name in names]
+    if isinstance(given, str):
+        if given != "global":
+            raise InputError(f"`coalitions` (={given!r}) must be lists of client names, 'local' or 'global'")
+        return [list(names)]
+    try:
+        lists = [list(members) for members in given]
+    except TypeError:
+        raise InputError(f"`coalitions` (={given!r}) must be lists of client names, 'local' or 'global'") from None
+    flat = [name for members in lists for name in members]
+    unknown = [name for name in flat if name not in names]
+    if unknown:
+        raise InputError(f"`coalitions` names {unknown[0]!r}, which is not a client; clients: {', '.join(names)}")
+    twice = [name for name in flat if flat.count(name) > 1]
+    if twice:
+        raise InputError(f"`coalitions` has the client {twice[0]!r} twice; coalitions must not overlap")
+    missing = [name for name in names if name not in flat]
+    if missing:
+        raise InputError(f"`coalitions` lacks the client {missing[0]!r}; every client must be in one")
+    return [members for members in lists if members]
+
+
+def _rows(session: Session, outcome: Round) -> list[dict[str, Any]]:
+    """One row a client that was trained or evaluated in the round."""
+    rows = []
+    for name in session.names:
+        if name not in outcome.losses and name not in outcome.evaluation.measures:
+            continue
+        row: dict[str, Any] = {"round": outcome.number, "client": name, "coalition": session.assignment[name]}
+        row["train_loss"] = outcome.losses.get(name)
+        for prefix, source in (("", outcome.evaluation.measures), ("personal_", outcome.evaluation.personal)):
+            if name in source:
+                row |= {f"{prefix}{key}": float(v) for key, v in zip(MEASURES, source[name], strict=True)}
+        rows.append(row)
+    return rows
+
+
+def _columns(measures: Measures, names: Sequence[str]) -> dict[str, Any]:
+    missing = np.full(len(MEASURES), np.nan)
+    table = np.stack([measures.get(name, missing) for name in names])
+    return {key: table[:, position] for position, key in enumerate(MEASURES)}
+
+
+def _stream(run_dir: str | Path | None, stack: ExitStack) -> BinaryIO | None:
+    if run_dir is None:
+        return None
+    folder = Path(run_dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    return stack.enter_context((folder / "training.jsonl").open("wb"))
+
+
+def _moved(federation: Runtime) -> tuple[int, int, int]:
+    cost = federation.cost
+    return cost.rounds, sum(cost.down.values()), sum(cost.up.values())
+
+
+def _spent(before: tuple[int, int, int], after: tuple[int, int, int]) -> dict[str, int]:
+    keys = ("calls", "bytes_down", "bytes_up")
+    return {key: late - early for key, early, late in zip(keys, before, after, strict=True)}
+
+
+def _reordered(grouping: Grouping, ordered: Sequence[str], names: Sequence[str]) -> Any:
+    if grouping.distances is None:
+        return None
+    rows = [list(ordered).index(name) for name in names]
+    return grouping.distances[np.ix_(rows, rows)]

@@ -1,0 +1,43 @@
+"""Vectorised equals wire, for every algorithm, with ragged client sizes: 66 steps against 1."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from fedcollab.clients import ClientData
+from fedcollab.training import ALGORITHMS, train
+
+
+@pytest.mark.parametrize("algorithm", ["ditto", "fedadam", "fedavg", "fednova", "fedprox", "finetune", "local",
+                                       "perfedavg", "pfedme", "scaffold"])  # fmt: skip
+def test_vectorised_equals_wire(ragged: list[ClientData], algorithm: str) -> None:
+    results = [
+        train(ragged, [["a", "b"], ["c", "d", "e", "f"]], algorithm, rounds=3, lr=0.05, local_epochs=2,
+              model_options={"widths": [8, 6]}, runtime=runtime)
+        for runtime in ("vectorised", "wire")
+    ]  # fmt: skip
+    for which in results[0].models:
+        np.testing.assert_allclose(results[0].models[which], results[1].models[which], atol=2e-6)
+    np.testing.assert_allclose(results[0].accuracy, results[1].accuracy, atol=1e-6)
+    np.testing.assert_allclose(results[0].loss, results[1].loss, atol=1e-5)
+
+
+def test_every_algorithm_is_compared() -> None:
+    mark = test_vectorised_equals_wire.pytestmark[0]
+    builtin = {name for name, algorithm in ALGORITHMS.items() if algorithm.__module__.startswith("fedcollab.")}
+    assert builtin == set(mark.args[1])
+
+
+def test_threads_change_nothing_and_are_put_back(ragged: list[ClientData]) -> None:
+    cores = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        one = train(ragged, "global", rounds=2, lr=0.1)
+        torch.set_num_threads(2)
+        two = train(ragged, "global", rounds=2, lr=0.1)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(cores)
+    np.testing.assert_allclose(one.models["last"], two.models["last"], atol=1e-6)
