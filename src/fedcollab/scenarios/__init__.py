@@ -9,7 +9,9 @@ ClientData('client-00', 2100 samples, 4 classes, features (1, 28, 28), 350 for t
 from __future__ import annotations
 
 from fedcollab.scenarios.data import Images, images
+from fedcollab.scenarios.file import load
+from fedcollab.scenarios.hospitals import heart_clients
 from fedcollab.scenarios.registry import SCENARIOS, make
 from fedcollab.scenarios.scenario import Scenario
 
-__all__ = ["SCENARIOS", "Images", "Scenario", "images", "make"]
+__all__ = ["SCENARIOS", "Images", "Scenario", "heart_clients", "images", "load", "make"]

