@@ -1,0 +1,339 @@
+"""The pictures: functions from values to Altair charts, used on the page, in notebooks and as figures.
+
+Charts that the page's slider moves take their data by name (`cells`, `blocks`, `bars`, `totals`) or read a parameter
+(`order`, `rank`, `current`); everywhere else the same functions get values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import altair as alt
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcollab.distances import Distances
+from fedcollab.report import theme
+
+Chart = alt.Chart | alt.LayerChart
+Rows = list[dict[str, Any]]
+#: more clients than this get no name on an axis: hovering tells it
+NAMED = 40
+
+
+def ordering(assignment: NDArray[np.int64]) -> tuple[list[int], list[int]]:
+    """Clients sorted by coalition, and each client's place in that order."""
+    order = np.argsort(assignment, kind="stable")
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    return order.tolist(), rank.tolist()
+
+
+def blocks(assignment: NDArray[np.int64]) -> Rows:
+    """Where each coalition begins and ends in that order."""
+    ends = np.cumsum(np.bincount(assignment))
+    return [
+        {"start": int(end - size), "end": int(end), "coalition": label + 1}
+        for label, (end, size) in enumerate(zip(ends, np.bincount(assignment), strict=True))
+    ]
+
+
+def cells(distances: Distances) -> Rows:
+    """One row a pair of clients: positions, distance, and half a 90 % interval where it is known."""
+    matrix, wide = distances.matrix, distances.stderr
+    rows = []
+    for i in range(len(matrix)):
+        for j in range(len(matrix)):
+            row: dict[str, Any] = {"i": i, "j": j, "d": round(float(matrix[i, j]), 4)}
+            if not distances.observed[i, j]:
+                row["d"] = None
+            elif wide is not None and i != j:
+                row["e"] = round(float(wide[i, j]), 4)
+            rows.append(row)
+    return rows
+
+
+def matrix(
+    distances: Distances,
+    assignment: NDArray[np.int64] | None = None,
+    *,
+    live: bool = False,
+    field: str = "d",
+) -> alt.LayerChart:
+    """The distance matrix, ordered by coalition, with a frame around each; `field` "e" colours by uncertainty."""
+    count = len(distances.names)
+    assignment = np.zeros(count, dtype=np.int64) if assignment is None else assignment
+    order, rank = ordering(assignment)
+    off = ~np.eye(count, dtype=bool)
+    shown = distances.matrix if field == "d" or distances.stderr is None else distances.stderr
+    top = max(0.05, float(np.nanmax(shown[off & distances.observed], initial=0.0)))
+    what = "Distance" if field == "d" else "Standard error"
+    data = alt.Data(name="cells") if live else alt.Data(values=cells(distances))
+    frames = alt.Data(name="blocks") if live else alt.Data(values=blocks(assignment))
+    axis = alt.Axis(
+        values=[position + 0.5 for position in range(count)] if count <= NAMED else [],
+        labelExpr="names[order[floor(datum.value)]]",
+        labelLimit=110,
+        labelOverlap=False,
+        grid=False,
+        ticks=False,
+        domain=False,
+        title=None,
+    )
+    place = alt.Scale(domain=[0, count], nice=False, zero=False)
+    down = alt.Scale(domain=[0, count], nice=False, zero=False, reverse=True)
+    colour = alt.Scale(scheme=theme.MATRIX, domain=[0, top], reverse=True)
+    heat = (
+        alt.Chart(data)
+        .transform_calculate(
+            x="rank[datum.j]",
+            y="rank[datum.i]",
+            x2="datum.x + 1",
+            y2="datum.y + 1",
+            first="names[datum.i]",
+            second="names[datum.j]",
+            distance="datum.i == datum.j ? 'the same client' : isValid(datum.d) ? format(datum.d, '.3f') : 'not measured'",
+            uncertainty="isValid(datum.e) ? '± ' + format(1.645 * datum.e, '.3f') + ' (90 % interval)' : 'not known'",
+        )
+        .mark_rect(invalid=None, stroke=None)
+        .encode(
+            x=alt.X("x:Q", scale=place, axis=axis.copy(deep=True)),
+            x2="x2:Q",
+            y=alt.Y("y:Q", scale=down, axis=axis.copy(deep=True)),
+            y2="y2:Q",
+            color=alt.condition(
+                f"isValid(datum.{field})",
+                alt.Color(f"{field}:Q", scale=colour, legend=alt.Legend(title=what, gradientLength=180)),
+                alt.value(theme.UNMEASURED),
+            ),
+            tooltip=[
+                alt.Tooltip("first:N", title="Client"),
+                alt.Tooltip("second:N", title="and"),
+                alt.Tooltip("distance:N", title="Distance"),
+                alt.Tooltip("uncertainty:N", title="Uncertainty"),
+            ],
+        )
+    )
+    frame = (
+        alt.Chart(frames)
+        .mark_rect(fillOpacity=0, stroke="#e5484d", strokeWidth=2.5, tooltip=False)
+        .encode(x=alt.X("start:Q", scale=place), x2="end:Q", y=alt.Y("start:Q", scale=down), y2="end:Q")
+    )
+    given = {"names": list(distances.names), "order": order, "rank": rank}
+    return alt.layer(heat, frame).add_params(*(alt.param(name=key, value=value) for key, value in given.items()))
+
+
+def path(segments: Sequence[Mapping[str, Any]], suggested: int, chosen: int | None, current: int) -> alt.LayerChart:
+    """How many coalitions come out for every C, with the suggested C marked."""
+    rows: Rows = []
+    for index, segment in enumerate(segments):
+        rows.append(
+            {
+                "index": index,
+                "low": segment["left"],
+                "high": segment["right"],
+                "C": segment["C"],
+                "count": segment["count"],
+                "range": segment["words"],
+                "mark": "suggested C" if index == suggested else ("C of this run" if index == chosen else None),
+            }
+        )
+    scale = alt.Scale(type="log", domain=[rows[0]["low"], rows[-1]["high"]], nice=False)
+    x = alt.X("low:Q", scale=scale, axis=alt.Axis(title="C (logarithmic)", grid=False, format="~g", tickCount=6))
+    y = alt.Y(
+        "count:Q",
+        title="Coalitions",
+        axis=alt.Axis(tickMinStep=1, format="d"),
+        scale=alt.Scale(domainMin=0, type="symlog" if max(row["count"] for row in rows) > 30 else "linear"),
+    )
+    base = alt.Chart(alt.Data(values=rows))
+    tips = [alt.Tooltip("range:N", title="C"), alt.Tooltip("count:Q", title="Coalitions")]
+    band = (
+        base.transform_filter("datum.index == current")
+        .mark_rect(color=theme.WAYS["in coalitions"], opacity=0.28)
+        .encode(x=x, x2="high:Q")
+    )
+    steps = base.mark_bar(height=5, color=theme.WAYS["in coalitions"], cornerRadius=2, cursor="pointer").encode(
+        x=x, x2="high:Q", y=y, tooltip=tips
+    )
+    marked = base.transform_filter("datum.mark != null")
+    point = marked.mark_point(shape="diamond", size=110, filled=True, color="#D55E00", opacity=1).encode(
+        x=alt.X("C:Q", scale=scale), y=y
+    )
+    label = marked.mark_text(dy=-13, fontWeight=600).encode(x=alt.X("C:Q", scale=scale), y=y, text="mark:N")
+    return alt.layer(band, steps, point, label).add_params(alt.param(name="current", value=current))
+
+
+def bounds(rows: Rows | None, count: int) -> alt.LayerChart:
+    """Each client's bound as two stacked parts, and a tick where it would be alone. `rows` None: data by name."""
+    data = alt.Data(name="bars") if rows is None else alt.Data(values=rows)
+    x = _client_axis(count)
+    tips = [
+        alt.Tooltip("name:N", title="Client"),
+        alt.Tooltip("coalition:Q", title="Coalition"),
+        alt.Tooltip("little:Q", title="too little data", format=".3f"),
+        alt.Tooltip("unlike:Q", title="unlike partners", format=".3f"),
+        alt.Tooltip("alone:Q", title="alone it would be", format=".3f"),
+    ]
+    base = alt.Chart(data).transform_calculate(top="datum.little + datum.unlike")
+    parts = base.transform_fold(["little", "unlike"], as_=["key", "value"]).transform_calculate(
+        part="datum.key == 'little' ? 'too little data' : 'unlike partners'"
+    )
+    bars = parts.mark_bar(width={"band": 0.8}).encode(
+        x=x,
+        y=alt.Y("value:Q", title="Error bound (lower is better)"),
+        color=alt.Color(
+            "part:N",
+            scale=alt.Scale(domain=list(theme.PARTS), range=list(theme.PARTS.values())),
+            legend=alt.Legend(title=None),
+        ),
+        order=alt.Order("part:N"),
+        tooltip=tips,
+    )
+    tick = base.mark_tick(thickness=2.5, color="currentColor", width={"band": 0.8}).encode(
+        x=x, y=alt.Y("alone:Q"), tooltip=tips
+    )
+    return alt.layer(bars, tick)
+
+
+def totals(rows: Rows | None) -> alt.LayerChart:
+    """The objective of the coalitions shown, of everyone together and of nobody, at the same C."""
+    data = alt.Data(name="totals") if rows is None else alt.Data(values=rows)
+    base = alt.Chart(data).encode(
+        y=alt.Y("way:N", title=None, sort=None, axis=alt.Axis(ticks=False, domain=False, labelLimit=150, labelPadding=6)),
+        x=alt.X("value:Q", title=None, axis=None),
+    )
+    bar = base.mark_bar(cornerRadiusEnd=3, height=18).encode(
+        color=alt.condition("datum.shown", alt.value(theme.WAYS["in coalitions"]), alt.value("#8a8f98"))
+    )
+    text = base.mark_text(align="left", dx=5, fontWeight=600).encode(text="label:N")
+    return alt.layer(bar, text)
+
+
+def spread(rows: Rows) -> alt.Chart:
+    """How many pairs lie at each distance, inside coalitions and between them."""
+    kinds = ["in the same coalition", "in different coalitions", "all pairs"]
+    return (
+        alt.Chart(alt.Data(values=rows))
+        .mark_bar(stroke=None, binSpacing=1)
+        .encode(
+            x=alt.X("low:Q", bin="binned", title="Distance (0: alike, 1: nothing in common)"),
+            x2="high:Q",
+            y=alt.Y("pairs:Q", title="Pairs of clients", axis=alt.Axis(tickMinStep=1)),
+            color=alt.Color(
+                "kind:N",
+                scale=alt.Scale(domain=[kind for kind in kinds if any(row["kind"] == kind for row in rows)],
+                                range=["#009E73", "#8a8f98"] if len({row["kind"] for row in rows}) > 1 else ["#8a8f98"]),
+                legend=alt.Legend(title=None),
+            ),
+            tooltip=[
+                alt.Tooltip("kind:N", title="Pairs"),
+                alt.Tooltip("low:Q", title="from", format=".2f"),
+                alt.Tooltip("high:Q", title="to", format=".2f"),
+                alt.Tooltip("pairs:Q", title="how many"),
+            ],
+        )
+    )
+
+
+def quantities(rows: Rows) -> alt.Chart:
+    """Training samples of each client, in the order of the coalitions."""
+    values = [row["samples"] for row in rows]
+    wide = max(values) > 50 * min(values)
+    return (
+        alt.Chart(alt.Data(values=rows))
+        .mark_bar(color=theme.WAYS["in coalitions"], width={"band": 0.8})
+        .encode(
+            x=_client_axis(len(rows)),
+            y=alt.Y(
+                "samples:Q",
+                title="Training samples" + (" (logarithmic)" if wide else ""),
+                scale=alt.Scale(type="log", domainMin=1, nice=False) if wide else alt.Scale(),
+                axis=alt.Axis(format="~s", tickCount=5),
+            ),
+            tooltip=[
+                alt.Tooltip("name:N", title="Client"),
+                alt.Tooltip("samples:Q", title="Training samples", format=","),
+            ],
+        )
+    )
+
+
+def label_mix(rows: Rows, count: int, labels: Sequence[str]) -> alt.Chart:
+    """Which share of a client's samples has which label."""
+    return (
+        alt.Chart(alt.Data(values=rows))
+        .mark_rect(stroke=None)
+        .encode(
+            x=_client_axis(count),
+            y=alt.Y("label:N", title="Label", sort=list(labels), axis=alt.Axis(ticks=False, domain=False, labelLimit=110)),
+            color=alt.Color(
+                "share:Q",
+                scale=alt.Scale(scheme="cividis", domainMin=0),
+                legend=alt.Legend(title="Share of the client's samples", format="%", gradientLength=180),
+            ),
+            tooltip=[
+                alt.Tooltip("name:N", title="Client"),
+                alt.Tooltip("label:N", title="Label"),
+                alt.Tooltip("share:Q", title="Share", format=".1%"),
+            ],
+        )
+    )
+
+
+def gains(rows: Rows, count: int) -> alt.LayerChart:
+    """Each client's accuracy trained alone, with everyone, and in its coalition."""
+    base = alt.Chart(alt.Data(values=rows)).encode(x=_client_axis(count))
+    ways = [way for way in theme.WAYS if any(row["way"] == way for row in rows)]
+    reach = base.mark_rule(opacity=0.35).encode(
+        y=alt.Y("min(accuracy):Q", title="Test accuracy", axis=alt.Axis(format=".0%"), scale=alt.Scale(zero=False)),
+        y2="max(accuracy):Q",
+    )
+    shape = {"alone": "circle", "everyone together": "cross", "in coalitions": "diamond"}
+    points = base.mark_point(filled=True, opacity=1, size=70 if count <= NAMED else 30).encode(
+        y=alt.Y("accuracy:Q", scale=alt.Scale(zero=False)),
+        color=_way_colour(ways),
+        shape=alt.Shape("way:N", scale=alt.Scale(domain=ways, range=[shape[way] for way in ways]), legend=alt.Legend(title=None)),
+        tooltip=[
+            alt.Tooltip("name:N", title="Client"),
+            alt.Tooltip("way:N", title="Trained"),
+            alt.Tooltip("accuracy:Q", title="Accuracy", format=".1%"),
+        ],
+    )
+    return alt.layer(reach, points)
+
+
+def curves(rows: Rows, domain: Sequence[float]) -> alt.Chart:
+    """Mean test accuracy of a coalition's clients by round, for every way of training."""
+    ways = [way for way in theme.WAYS if any(row["way"] == way for row in rows)]
+    dash = {"alone": [2, 3], "everyone together": [7, 4], "in coalitions": [1, 0]}
+    return (
+        alt.Chart(alt.Data(values=rows))
+        .mark_line(strokeWidth=2.2)
+        .encode(
+            x=alt.X("round:Q", title="Round", axis=alt.Axis(grid=False, tickCount=5, tickMinStep=1)),
+            y=alt.Y("accuracy:Q", title="Test accuracy", axis=alt.Axis(format=".0%", tickCount=5), scale=alt.Scale(domain=list(domain), nice=True)),
+            color=_way_colour(ways),
+            strokeDash=alt.StrokeDash("way:N", scale=alt.Scale(domain=ways, range=[dash[way] for way in ways]), legend=alt.Legend(title=None, symbolType="stroke")),
+            tooltip=[
+                alt.Tooltip("round:Q", title="Round"),
+                alt.Tooltip("way:N", title="Trained"),
+                alt.Tooltip("accuracy:Q", title="Accuracy", format=".1%"),
+            ],
+        )
+    )
+
+
+def _way_colour(ways: Sequence[str]) -> alt.Color:
+    return alt.Color(
+        "way:N",
+        scale=alt.Scale(domain=list(ways), range=[theme.WAYS[way] for way in ways]),
+        legend=alt.Legend(title=None),
+    )
+
+
+def _client_axis(count: int) -> alt.X:
+    """Clients side by side in the order of `place`, named where there is room."""
+    axis = alt.Axis(labelAngle=-90 if count > 6 else 0, labelLimit=110, ticks=False, domain=False, labels=count <= NAMED)
+    return alt.X("name:N", sort=alt.EncodingSortField(field="place", op="min"), axis=axis, title=None)
