@@ -48,9 +48,11 @@ data: .venv/installed
 	@touch $@
 
 .venv/installed: .venv/pip pyproject.toml constraints.txt
-	$(BIN)/pip install -q -e ".[report]"
+	@echo "installing fedcollab and what it needs into .venv (some minutes the first time)"
+	@$(BIN)/pip install -q -e ".[report]"
 	@touch $@
 
 .venv/installed-dev: .venv/installed
-	$(BIN)/pip install -q -e ".[dev]"
+	@echo "installing what the tests need into .venv"
+	@$(BIN)/pip install -q -e ".[dev]"
 	@touch $@
