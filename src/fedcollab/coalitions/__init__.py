@@ -2,6 +2,7 @@
 
 from fedcollab.coalitions.collaboration import Collaboration
 from fedcollab.coalitions.objective import objective
+from fedcollab.coalitions.path import c_path
 from fedcollab.coalitions.solve import solve
 
-__all__ = ["Collaboration", "objective", "solve"]
+__all__ = ["Collaboration", "c_path", "objective", "solve"]

@@ -42,20 +42,30 @@ class Proof:
     optimal: bool
 
 
-def prove(instance: Instance, incumbent: Labels, budget: int = columns.NODES) -> Proof:
-    """Find the optimum and prove it, as far as the budget of work goes."""
+def prove(
+    instance: Instance,
+    incumbent: Labels,
+    budget: int = columns.NODES,
+    lines: tuple[Floats, Floats] | None = None,
+) -> Proof:
+    """Find the optimum and prove it, as far as the budget of work goes.
+
+    `lines` are the `subset_lines` of the instance, for a caller that proves it at many C.
+    """
     known = incumbent if instance.admits(incumbent) else None
     upper = instance.value(incumbent) if known is not None else np.inf
     count = instance.count
     if count <= LISTED:
-        return _prove_listed(instance, known, upper)
+        return _prove_listed(instance, known, upper, lines or subset_lines(instance))
     if count > WIDEST:
         return Proof(known, 0.0, False)
     return _prove_enumerated(instance, known, upper, budget)
 
 
-def _prove_listed(instance: Instance, known: Labels | None, upper: float) -> Proof:
-    slope, intercept = subset_lines(instance)
+def _prove_listed(
+    instance: Instance, known: Labels | None, upper: float, lines: tuple[Floats, Floats]
+) -> Proof:
+    slope, intercept = lines
     cost = instance.C * slope + intercept
     count = instance.count
     if count <= SMALL:

@@ -1,0 +1,284 @@
+"""The whole path over C: which partition is best for every C > 0, and which C to take.
+
+For a fixed partition p the objective is a line in C, L_p(C) = a_p C + b_p (a_p = sum_S |S| / sqrt(m_S)). The best
+partition over all C is therefore the lower envelope of lines, and it is found by its corners (Eisner and Severance
+1976): two neighbouring lines meet at some C; if nothing is better there, that is a corner of the path, else the
+better line is taken in between. A segment is proven when the optimum is proven at both of its ends: the envelope is
+concave, so nothing can dip below a line between two points where it touches.
+
+The first segment is the limit C -> 0+: everyone alone, except that clients at distance zero join for free. The last is
+everyone together, as far as the constraints let it.
+
+**The suggested C** is the middle (in log C) of the widest segment within natural limits:
+    C(sigma) <= C <= C(1),   C(d) = b_everyone(d) / (a_alone - a_everyone),
+where C(d) is the C at which everyone-alone and everyone-together cost the same if every distance were d. Below
+C(sigma), sigma the noise of the estimated distances, the path follows noise; above C(1) even clients with nothing in
+common are joined. The limits make the two ends of the path segments like any other: with like clients everyone-together
+is the widest, with unlike clients everyone-alone is. sigma_ij is the given standard error or, without one, that of a
+balanced accuracy measured on half of each client's samples, sqrt((1 / m_i + 1 / m_j) / 2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fedcollab.coalitions.constraints import read_constraints
+from fedcollab.coalitions.exact import LISTED, WIDEST, prove
+from fedcollab.coalitions.feasible import refuse_impossible
+from fedcollab.coalitions.inputs import Inputs, Labels, read_inputs
+from fedcollab.coalitions.instance import Instance, build_instance
+from fedcollab.coalitions.local import best_of, search
+from fedcollab.coalitions.subsets import subset_lines
+from fedcollab.errors import InputError, number
+
+#: clients that a path is drawn for
+MOST = 1000
+#: corners that a path may have
+CORNERS = 500
+#: partial coalitions that the proof of one corner may visit
+BUDGET = 100_000
+
+
+@dataclass(frozen=True, eq=False)
+class Segment:
+    """One partition and the interval of C for which it is best. `objective` is its value at `C`, `at(C)` anywhere."""
+
+    c_low: float
+    c_high: float
+    assignment: Labels
+    coalitions: list[list[Any]]
+    slope: float
+    intercept: float
+    proven: bool
+    C: float
+
+    @property
+    def objective(self) -> float:
+        """L at this segment's `C`."""
+        return self.at(self.C)
+
+    def at(self, C: float) -> float:
+        """L = slope * C + intercept of this partition at any C."""
+        return self.slope * C + self.intercept
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON; an open end is None."""
+        return {
+            "c_low": self.c_low,
+            "c_high": None if self.c_high == np.inf else self.c_high,
+            "C": self.C,
+            "objective": self.objective,
+            "proven": self.proven,
+            "coalitions": self.coalitions,
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Path(Sequence[Segment]):
+    """The segments from C = 0 to infinity. `limits` are the C between which the suggestion is looked for."""
+
+    segments: tuple[Segment, ...]
+    limits: tuple[float, float]
+
+    @overload
+    def __getitem__(self, index: int) -> Segment: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Segment, ...]: ...
+    def __getitem__(self, index: int | slice) -> Segment | tuple[Segment, ...]:
+        return self.segments[index]
+
+    def __len__(self) -> int:
+        return len(self.segments)
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self.segments)
+
+    def containing(self, C: float) -> Segment:
+        """The segment that this C lies in."""
+        C = number("C", C, above=0)
+        return next(segment for segment in self.segments if C <= segment.c_high)
+
+    @property
+    def suggested(self) -> Segment:
+        """The widest segment within the limits; its `C` is the suggested C."""
+        return max(self.segments, key=self.width)
+
+    def width(self, segment: Segment) -> float:
+        """Width of a segment in log C, within the limits."""
+        low, high = max(segment.c_low, self.limits[0]), min(segment.c_high, self.limits[1])
+        return float(np.log(high / low)) if high > low else 0.0
+
+
+def c_path(
+    distances: Any,
+    quantities: ArrayLike | None = None,
+    *,
+    names: Iterable[str] | None = None,
+    seed: int = 0,
+    restarts: int = 20,
+    must_link: Iterable[Iterable[Any]] = (),
+    cannot_link: Iterable[Iterable[Any]] = (),
+    min_size: int = 1,
+    max_size: int | None = None,
+) -> Path:
+    """The best partition for every C > 0, each with its interval, and a suggested C. Arguments as for `solve`.
+
+    >>> near, far = 0.05, 0.9
+    >>> path = c_path([[0, near, far], [near, 0, far], [far, far, 0]], [100, 100, 100])
+    >>> [(round(part.c_low, 1), round(part.c_high, 1), part.coalitions) for part in path]
+    [(0.0, 0.9, [[0], [1], [2]]), (0.9, 17.4, [[0, 1], [2]]), (17.4, inf, [[0, 1, 2]])]
+    >>> path.suggested.coalitions
+    [[0, 1], [2]]
+    """
+    restarts = int(number("restarts", restarts, at_least=1, whole=True))
+    inputs = read_inputs(distances, quantities, names)
+    constraints = read_constraints(inputs, must_link, cannot_link, min_size, max_size)
+    if len(inputs.quantities) > MOST:
+        raise InputError(f"`distances` holds {len(inputs.quantities)} clients; a path is drawn for at most {MOST}")
+    instance = build_instance(inputs, constraints, 1.0)
+    tracer = _Tracer(instance, restarts, int(number("seed", seed, whole=True)), constraints.any)
+    if tracer.impossible:
+        refuse_impossible(inputs, constraints)
+    limits = natural_limits(inputs, getattr(distances, "stderr", None))
+    segments = [_segment(instance, inputs, *part, limits) for part in tracer.envelope()]
+    return Path(tuple(segments), limits)
+
+
+def natural_limits(inputs: Inputs, stderr: ArrayLike | None = None) -> tuple[float, float]:
+    """C(sigma) and C(1): between which C separates clients by more than noise and less than everything."""
+    m = inputs.quantities
+    if len(m) == 1:
+        return 1.0, 1.0
+    total = m.sum()
+    save = (1 / np.sqrt(m)).sum() - len(m) / np.sqrt(total)
+    noise = np.sqrt((1 / m[:, None] + 1 / m) / 2)
+    if stderr is not None:
+        given = np.asarray(stderr, dtype=np.float64)
+        noise = np.where(np.isfinite(given), given, noise)
+    noise = np.minimum(noise, 1.0)
+    np.fill_diagonal(noise, 0)
+    ceiling = (len(m) - 1) / save
+    floor = float((noise @ m).sum() / total) / save
+    return min(max(floor, 1e-3 * ceiling), 0.999 * ceiling), ceiling
+
+
+def _segment(
+    instance: Instance,
+    inputs: Inputs,
+    labels: Labels,
+    low: float,
+    high: float,
+    proven: bool,
+    limits: tuple[float, float],
+) -> Segment:
+    assignment = instance.to_clients(labels)
+    groups: list[list[Any]] = [[] for _ in range(int(assignment.max()) + 1)]
+    for client, label in enumerate(assignment):
+        groups[label].append(inputs.label(client))
+    slope, intercept = instance.lines(labels)
+    inner = max(low, limits[0]), min(high, limits[1])
+    if inner[1] <= inner[0]:  # outside the limits: its own middle, one octave from an open end
+        inner = (low if low > 0 else high / 4, high if high < np.inf else low * 4)
+    return Segment(low, high, assignment, groups, slope, intercept, proven, float(np.sqrt(inner[0] * inner[1])))
+
+
+class _Tracer:
+    """Finds the lines of the envelope and which of its corners are proven."""
+
+    def __init__(self, instance: Instance, restarts: int, seed: int, constrained: bool) -> None:
+        self.instance, self.restarts, self.seed = instance, restarts, seed
+        self.lists = subset_lines(instance) if instance.count <= LISTED else None
+        self.found: list[Labels] = []
+        self.corners: dict[float, bool] = {}
+        self.impossible = False
+        left, right = self._ends(constrained)
+        if not self.impossible:
+            self._explore(left, right)
+
+    def _ends(self, constrained: bool) -> tuple[Labels, Labels]:
+        """The partitions for C = 0 and C = infinity: known, or solved for where constraints are in the way."""
+        count = self.instance.count
+        if not constrained:
+            ends = np.arange(count), np.zeros(count, dtype=np.int64)
+            self.ends_proven = True
+            self.found = list(ends)
+            return ends
+        large = 1e6 * float(np.sqrt(self.instance.masses.sum()))
+        solved = [self._best(C) for C in (0.0, large)]
+        self.ends_proven = all(proven for _, proven in solved)
+        return solved[0][0], solved[1][0]
+
+    def _best(self, C: float) -> tuple[Labels, bool]:
+        """The best partition at one C, and whether that is proven."""
+        instance = self.instance.at(C)
+        known = tuple(self.found[-8:])
+        labels = best_of(instance, [search(instance, self.restarts, self.seed, known), *self.found])
+        proven = False
+        if instance.count <= WIDEST:
+            proof = prove(instance, labels, BUDGET, self.lists)
+            proven = proof.optimal
+            if proof.labels is None:
+                self.impossible = True
+            else:
+                labels = proof.labels
+        elif not instance.admits(labels):
+            self.impossible = True
+        self.found.append(labels)
+        return labels, proven
+
+    def _explore(self, left: Labels, right: Labels) -> None:
+        waiting = [(left, right)]
+        while waiting and len(self.corners) < CORNERS:
+            left, right = waiting.pop()
+            (a, b), (c, d) = self.instance.lines(left), self.instance.lines(right)
+            if a - c <= 1e-12 * a or d - b <= 1e-12 * max(d, 1e-300):
+                continue
+            corner = (d - b) / (a - c)
+            best, proven = self._best(corner)
+            slope, intercept = self.instance.lines(best)
+            here = a * corner + b
+            if slope * corner + intercept >= here - 1e-10 * here:
+                self.corners[corner] = proven
+            else:
+                waiting += [(left, best), (best, right)]
+
+    def envelope(self) -> Iterator[tuple[Labels, float, float, bool]]:
+        """Partitions on the lower envelope with their interval, from C = 0 to infinity."""
+        lines = sorted(((*self.instance.lines(p), tuple(p.tolist())) for p in self.found), key=lambda x: (-x[0], x[1]))
+        kept: list[tuple[float, float, tuple[int, ...]]] = []
+        starts: list[float] = []
+        for line in lines:
+            start = 0.0
+            while kept:
+                a, b, _ = kept[-1]
+                gain = a - line[0]
+                if gain <= 1e-12 * a:
+                    if line[1] >= b:
+                        break
+                    start = 0.0
+                else:
+                    start = max(0.0, (line[1] - b) / gain)
+                if start > starts[-1] * (1 + 1e-12) and start > 0:
+                    break
+                kept.pop()
+                starts.pop()
+            else:
+                start = 0.0
+            if not kept or line[0] < kept[-1][0] * (1 - 1e-12):
+                kept.append(line)
+                starts.append(start)
+        ends = [*starts[1:], np.inf]
+        for (_, _, labels), low, high in zip(kept, starts, ends, strict=True):
+            proven = all(self._proven(C) for C in (low, high))
+            yield np.array(labels), low, high, proven
+
+    def _proven(self, C: float) -> bool:
+        if C in (0.0, np.inf):
+            return self.ends_proven
+        return any(proven and abs(corner - C) <= 1e-9 * C for corner, proven in self.corners.items())
+
