@@ -24,6 +24,10 @@ ACTIONS: dict[str, str] = {
     "describe": "fedcollab.clients.schema:describe_client",
     "spread": "fedcollab.clients.schema:spread_client",
     "prepare": "fedcollab.clients.schema:prepare_client",
+    "cross-norm": "fedcollab.distances.client:norm",
+    "cross-open": "fedcollab.distances.client:open_plan",
+    "cross-step": "fedcollab.distances.client:step",
+    "cross-validate": "fedcollab.distances.client:validate",
 }
 
 TOGETHER: dict[str, str] = {}
