@@ -2,6 +2,24 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from fedcollab.distances.result import Distances
 
-__all__ = ["Distances"]
+if TYPE_CHECKING:
+    from fedcollab.distances.estimate import METHODS, estimate_distances
+
+__all__ = ["METHODS", "Distances", "estimate_distances"]
+
+_HOME = {
+    "METHODS": "fedcollab.distances.estimate",
+    "estimate_distances": "fedcollab.distances.estimate",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """PyTorch is imported when something is estimated, not when a saved `Distances` is read."""
+    if name not in _HOME:
+        raise AttributeError(f"module 'fedcollab.distances' has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)

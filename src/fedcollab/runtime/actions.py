@@ -27,6 +27,10 @@ ACTIONS: dict[str, str] = {
     "train": "fedcollab.training.client:train_client",
     "evaluate": "fedcollab.training.client:evaluate_client",
     "losses": "fedcollab.training.client:losses_client",
+    "cross-norm": "fedcollab.distances.client:norm",
+    "cross-open": "fedcollab.distances.client:open_plan",
+    "cross-step": "fedcollab.distances.client:step",
+    "cross-validate": "fedcollab.distances.client:validate",
 }
 
 TOGETHER: dict[str, str] = {

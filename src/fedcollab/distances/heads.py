@@ -1,0 +1,134 @@
+"""Which functions may tell two clients apart: the class over which a distance takes its maximum.
+
+Every head reads a sample through x~ = (x / sigma, 1) and holds one weight row of that length, or several:
+
+    free        f(x, y) = 1[x~ . (W_0 + W_{1+y}) > 0]    any share of each class's feature space: C-divergence
+    features    f(x)    = 1[x~ . W_0 > 0]                the same without the label: H-delta-H
+    hypothesis  f(x, y) = 1[h(x) = y], h(x) = argmax_k x~ . W_k    only what makes a classifier right here and wrong there
+
+`sigma` is the root mean square length of x in the two clients, so that one step size fits pixels and tables. A head has
+`outputs` per sample, linear in its weights; `residual` is the derivative of the loss with respect to them.
+`gate` is the factor between two samples' labels in the kernel: <phi, phi'> = (x.x' / sigma^2 + 1) gate(y, y').
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedcollab.errors import choose
+
+
+@dataclass(frozen=True)
+class Head:
+    """A family of discriminators with weights of shape (rows, features + 1).
+
+    step        the inverse of the loss's largest curvature, given mean |x~|^2 = 2
+    directions  1 where swapping the clients negates the outputs; 2 where both must be tried
+    """
+
+    name: str
+    step: float
+    directions: int = 1
+
+    def rows(self, classes: int) -> int:
+        """Weight rows."""
+        raise NotImplementedError
+
+    def width(self, classes: int) -> int:
+        """Outputs per sample."""
+        return 1
+
+    def outputs(self, raw: Tensor, y: Tensor) -> Tensor:
+        """Responses of all weight rows (..., rows) to (..., outputs); `y` broadcasts against the leading axes."""
+        return raw
+
+    def spread(self, values: Tensor, y: Tensor, classes: int) -> Tensor:
+        """The transpose of `outputs`: (..., outputs) to (..., rows)."""
+        return values
+
+    def gate(self, first: Tensor, second: Tensor) -> Tensor | float:
+        """The labels' factor in the kernel, for labels that broadcast against each other."""
+        return 1.0
+
+    def residual(self, outputs: Tensor, y: Tensor, target: Tensor) -> Tensor:
+        """d loss / d outputs; `target` is 1 where the outputs should be positive and 0 where negative."""
+        return torch.sigmoid(outputs) - target[..., None]
+
+    def correct(self, outputs: Tensor, y: Tensor, target: Tensor) -> Tensor:
+        """Whether each sample is attributed to its own client."""
+        return (outputs[..., 0] > 0) == (target > 0.5)
+
+
+class Features(Head):
+    """A half-space of the features alone."""
+
+    def rows(self, classes: int) -> int:
+        """One."""
+        return 1
+
+
+class Free(Head):
+    """A half-space of the features for every label, with a part that all labels share."""
+
+    def rows(self, classes: int) -> int:
+        """One shared, and one a class."""
+        return classes + 1
+
+    def outputs(self, raw: Tensor, y: Tensor) -> Tensor:
+        """z = z_0 + z_{1+y}."""
+        return raw[..., :1] + raw.gather(-1, _index(y + 1, raw))
+
+    def spread(self, values: Tensor, y: Tensor, classes: int) -> Tensor:
+        """To the shared row and to the label's own."""
+        rows = values.new_zeros((*values.shape[:-1], classes + 1))
+        rows[..., :1] = values
+        return rows.scatter(-1, _index(y + 1, values), values)
+
+    def gate(self, first: Tensor, second: Tensor) -> Tensor:
+        """1 + [y = y']."""
+        return 1.0 + (first == second).float()
+
+
+class Hypothesis(Head):
+    """A linear classifier: right on the first client (-log p_y), wrong on the second (-log(1 - p_y))."""
+
+    def rows(self, classes: int) -> int:
+        """One a class."""
+        return classes
+
+    def width(self, classes: int) -> int:
+        """One a class."""
+        return classes
+
+    def residual(self, outputs: Tensor, y: Tensor, target: Tensor) -> Tensor:
+        """p - e_y where h should be right; -p_y / (1 - p_y) (p - e_y) where it should be wrong."""
+        share = torch.softmax(outputs, dim=-1)
+        own = _index(y, outputs)
+        right = share.scatter_add(-1, own, torch.full_like(own, -1, dtype=share.dtype))
+        hit = share.gather(-1, own)
+        # 1 - p_y = 0 only where float32 rounds p_y up to 1; the ratio stays finite and the step bounded
+        return right * torch.where(target[..., None] > 0.5, 1.0, -hit / (1.0 - hit).clamp(min=1e-6))
+
+    def correct(self, outputs: Tensor, y: Tensor, target: Tensor) -> Tensor:
+        """h(x) = y at the first client, h(x) != y at the second."""
+        return (outputs.argmax(dim=-1) == y) == (target > 0.5)
+
+
+def _index(y: Tensor, values: Tensor) -> Tensor:
+    """Labels as an index into the last axis of `values`."""
+    return y.expand(values.shape[:-1])[..., None]
+
+
+HEADS: dict[str, Head] = {
+    "free": Free("free", step=1.0),
+    "features": Features("features", step=2.0),
+    "hypothesis": Hypothesis("hypothesis", step=1.0, directions=2),
+}
+
+
+def find(name: str) -> Head:
+    """A head by name."""
+    return choose("head", name, HEADS)

@@ -1,0 +1,112 @@
+"""Pairs of clients, and what a method says about them, before it becomes a `Distances`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcollab.distances.result import Distances
+from fedcollab.progress import Progress
+from fedcollab.runtime.base import Cost, Runtime
+
+Floats = NDArray[np.float64]
+Pair = tuple[str, str]  # in order of name
+
+
+@dataclass(frozen=True, eq=False)
+class Estimate:
+    """One value a pair: signed distances, standard errors, and replicates (R x pairs); and what they took.
+
+    `cost` is given where a shortcut moved no messages: the count of what the messages would have been.
+    """
+
+    values: Floats
+    stderr: Floats | None = None
+    replicates: Floats | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    cost: Cost | None = None
+
+
+Method = Callable[..., Estimate]  # (runtime, pairs, seed=, progress=, **options)
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """What every method is asked: these pairs of this federation, with this seed."""
+
+    runtime: Runtime
+    pairs: list[Pair]
+    seed: int
+    progress: Progress
+
+    @property
+    def classes(self) -> int:
+        """Labels in the federation."""
+        assert self.runtime.schema is not None
+        return len(self.runtime.schema.classes)
+
+    @property
+    def features(self) -> int:
+        """Numbers in one prepared sample."""
+        assert self.runtime.schema is not None
+        return int(np.prod(self.runtime.schema.shape))
+
+    @property
+    def names(self) -> list[str]:
+        """The clients that appear in the pairs, in order of name."""
+        return sorted({name for pair in self.pairs for name in pair})
+
+    def quantity(self, name: str) -> int:
+        """A client's training samples."""
+        return int(self.runtime.described[name]["quantity"])
+
+
+def all_pairs(names: Iterable[str], only: str | None = None) -> list[Pair]:
+    """Every two clients, or those of one client, each pair in order of name.
+
+    >>> all_pairs(["b", "c", "a"])
+    [('a', 'b'), ('a', 'c'), ('b', 'c')]
+    """
+    pairs = list(combinations(sorted(names), 2))
+    return pairs if only is None else [pair for pair in pairs if only in pair]
+
+
+def places(pairs: Sequence[Pair]) -> dict[str, list[int]]:
+    """For each client, the positions of its pairs."""
+    found: dict[str, list[int]] = {}
+    for position, pair in enumerate(pairs):
+        for name in pair:
+            found.setdefault(name, []).append(position)
+    return dict(sorted(found.items()))
+
+
+def assemble(
+    request: Request, estimate: Estimate, names: Sequence[str], *, method: str, cost: Mapping[str, Any]
+) -> Distances:
+    """The matrices, in the order of `names`; pairs that were not asked for are unobserved."""
+    count = len(names)
+    at = {name: position for position, name in enumerate(names)}
+    first = np.array([at[a] for a, _ in request.pairs], dtype=np.int64)
+    second = np.array([at[b] for _, b in request.pairs], dtype=np.int64)
+
+    def square(values: Floats, shape: tuple[int, ...] = ()) -> Floats:
+        matrix: Floats = np.full((*shape, count, count), np.nan)
+        matrix[..., first, second] = matrix[..., second, first] = values
+        matrix[..., np.arange(count), np.arange(count)] = 0.0
+        return matrix
+
+    return Distances(
+        raw=square(estimate.values),
+        names=tuple(names),
+        quantities=np.array([request.quantity(name) for name in names]),
+        stderr=None if estimate.stderr is None else square(estimate.stderr),
+        replicates=None if estimate.replicates is None else square(estimate.replicates, (len(estimate.replicates),)),
+        method=method,
+        settings=estimate.settings,
+        cost=cost,
+    )

@@ -1,0 +1,114 @@
+"""The vectorised runtime's way through `cross`: all models of many pairs in one batch, in the span of their samples.
+
+With one full-batch step a round, the averaged weights are w = sum over training samples s of c_s phi_s: the
+coefficients c evolve through the Gram matrix K = <phi_s, phi_s'> and never touch the features again,
+
+    c' = c - step * residual(K c) * (1 / 2m),       w = Phi^T c  at the end.
+
+Pairs with more training samples than weights step the weights themselves; whichever is cheaper.
+A real federation cannot form K, whose entries join two clients' samples; a test holds this equal to the messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedcollab.distances import folds as folding
+from fedcollab.distances.client import judge, tensors
+from fedcollab.distances.pairs import places
+from fedcollab.progress import Progress
+from fedcollab.runtime.message import Message
+from fedcollab.runtime.silo import Silo
+
+if TYPE_CHECKING:
+    from fedcollab.distances.cross import Design
+
+BUDGET = 96 * 2**20  # bytes of one working array
+
+
+def run(design: Design, silos: Mapping[str, Silo], progress: Progress) -> dict[str, Message]:
+    """What `cross-validate` would have replied, by client."""
+    kept: dict[str, list[tuple[int, Message]]] = {name: [] for name in places(design.pairs)}
+    done = 0
+    for chosen, spanned in _chunks(design):
+        chunk = design.of(chosen)
+        w = _train(chunk, silos, spanned)
+        rows = chunk.rows()
+        for name, part in chunk.parts().items():
+            reply = judge(part, w[rows[name]], silos[name])
+            mine = [chosen[p] for p in places(chunk.pairs)[name]]
+            kept[name] += [(pair, {key: value[row] for key, value in reply.items()}) for row, pair in enumerate(mine)]
+        done += len(chosen)
+        progress(done, len(design.pairs))
+    return {
+        name: {key: np.stack([reply[key] for _, reply in sorted(replies, key=lambda item: item[0])]) for key in _KEYS}
+        for name, replies in kept.items()
+    }
+
+
+_KEYS = ("accuracy", "variance", "fitted", "replicates")
+
+
+def _chunks(design: Design) -> list[tuple[list[int], bool]]:
+    """Pairs of one training size and number of repeats, in chunks that fit the budget; and whether to use the span."""
+    alike: dict[tuple[int, int], list[int]] = {}
+    for position, key in enumerate(zip(design.sizes, design.repeats, strict=True)):
+        alike.setdefault(key, []).append(position)
+    chunks = []
+    for (size, repeats), members in alike.items():
+        rows, width = design.shape
+        spanned = size * design.head.width(design.classes) < rows * width
+        models = design.head.directions * repeats * design.settings.folds
+        largest = max(rows * width, 2 * size * width, 4 * size * size if spanned else 0)
+        step = max(1, BUDGET // (4 * largest * models))
+        chunks += [(members[start : start + step], spanned) for start in range(0, len(members), step)]
+    return chunks
+
+
+def _train(design: Design, silos: Mapping[str, Silo], spanned: bool) -> Tensor:
+    """Final weights (models, rows, D + 1) of all models; all pairs have one training size."""
+    from fedcollab.distances.cross import accelerate
+
+    head, size, rounds = design.head, design.sizes[0], design.settings.rounds
+    pair, direction = np.array(design.models())[:, :2].T
+    x, y = _training(design, silos)
+    scale = torch.tensor(design.scales, dtype=torch.float32)[pair].to(x.device)
+    x = torch.cat([x / scale[:, None, None], x.new_ones(*x.shape[:2], 1)], dim=2)
+    side = np.repeat([1, 0], size)[None] != direction[:, None]
+    target = torch.from_numpy(side.astype(np.float32)).to(x.device)
+    rate = head.step / (2 * size)
+    if not spanned:
+
+        def step(look: Tensor) -> Tensor:
+            outputs = head.outputs(torch.bmm(x, look.transpose(1, 2)), y)
+            residual = head.spread(head.residual(outputs, y, target), y, design.classes)
+            return look - rate * torch.bmm(residual.transpose(1, 2), x)
+
+        return accelerate(step, x.new_zeros(len(x), *design.shape), rounds)
+    kernel = torch.bmm(x, x.transpose(1, 2)) * head.gate(y[:, :, None], y[:, None, :])
+    start = x.new_zeros(len(x), 2 * size, head.width(design.classes))
+    c = accelerate(lambda look: look - rate * head.residual(torch.bmm(kernel, look), y, target), start, rounds)
+    return torch.bmm(head.spread(c, y, design.classes).transpose(1, 2), x)
+
+
+def _training(design: Design, silos: Mapping[str, Silo]) -> tuple[Tensor, Tensor]:
+    """Training features (models, 2m, D) and labels (models, 2m), the first client's samples first."""
+    folds, size = design.settings.folds, design.sizes[0]
+    taken: dict[tuple[str, int, int], tuple[Tensor, Tensor]] = {}
+    held = {name: tensors(silos[name]) for name in places(design.pairs)}
+    for name, (x, y) in held.items():
+        for repeat in range(design.repeats[0]):
+            samples = folding.order(design.seed, name, repeat, len(y))
+            for fold in range(folds):
+                train, _ = folding.split(samples, folds, fold, size)
+                taken[name, repeat, fold] = x[train], y[train]
+    found = [[taken[name, repeat, fold] for name in design.pairs[pair]] for pair, _, repeat, fold in design.models()]
+    return (
+        torch.stack([torch.cat([part[0] for part in both]) for both in found]),
+        torch.stack([torch.cat([part[1] for part in both]) for both in found]),
+    )
