@@ -10,12 +10,12 @@
 
   // The matrix comes as the upper triangle in thousandths.
   const cells = () => {
-    const at = (i, j) => (i < j ? i * count - (i * (i + 1)) / 2 + j - i - 1 : at(j, i));
+    const at = (i, j) => i * count - (i * (i + 1)) / 2 + j - i - 1;
     const thousandth = (list, k) => (list && list[k] !== null ? list[k] / 1000 : null);
     const rows = [];
     for (let i = 0; i < count; i++) {
       for (let j = 0; j < count; j++) {
-        const k = at(i, j);
+        const k = at(Math.min(i, j), Math.max(i, j));
         rows.push(i === j ? { i, j, d: 0 } : { i, j, d: thousandth(data.distance, k), e: thousandth(data.error, k) });
       }
     }
