@@ -191,7 +191,7 @@ def bounds(rows: Rows | None, count: int) -> alt.LayerChart:
         order=alt.Order("part:N"),
         tooltip=tips,
     )
-    tick = base.mark_tick(thickness=2.5, color="currentColor", width={"band": 0.8}).encode(
+    tick = base.mark_tick(thickness=2.5, width={"band": 0.8}).encode(
         x=x, y=alt.Y("alone:Q"), tooltip=tips
     )
     return alt.layer(bars, tick)

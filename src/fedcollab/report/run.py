@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcollab.coalitions import Collaboration, CPath
 from fedcollab.distances import Distances
 from fedcollab.errors import InputError
 from fedcollab.store import RunDirectory
-from fedcollab.training import TrainingResult
+
+if TYPE_CHECKING:
+    from fedcollab.coalitions import Collaboration, CPath
+    from fedcollab.training import TrainingResult
 
 #: the ways of training that a run compares, and their words
 WAYS = {"local": "alone", "global": "everyone together", "coalitions": "in coalitions"}
@@ -41,8 +43,7 @@ class Run:
         result = self.results.get(way)
         if result is None:
             return None
-        values = result.accuracy if result.personal_accuracy is None else result.personal_accuracy
-        by_name = dict(zip(result.names, values, strict=True))
+        by_name = dict(zip(result.names, result.reported, strict=True))
         return np.array([float(by_name.get(name, np.nan)) for name in self.names])
 
 
@@ -56,18 +57,34 @@ def read_run(directory: str | Path) -> Run:
             f"`directory` (={str(directory)!r}) holds no distances.json yet; run `fedcollab run` or `fedcollab estimate`"
         )
     distances = Distances.load(store.file("distances.json"))
-    path = CPath.load(store.file("path.json")) if store.has("path.json") else None
-    collaboration = None
-    if store.has("collaboration.json"):
-        collaboration = Collaboration.load(store.file("collaboration.json"))
-        if len(collaboration.assignment) != len(distances.names) or (
-            collaboration.names is not None and tuple(collaboration.names) != distances.names
-        ):
-            raise InputError(f"`{store.file('collaboration.json')}` is about other clients than distances.json")
-    results = {
-        way: TrainingResult.load(store.file(f"training/{way}/training.json"))
-        for way in WAYS
-        if store.has(f"training/{way}/training.json")
-    }
     config = store.config() if store.has("run.json") else {}
-    return Run(store.path, config, distances, path, collaboration, results)
+    return Run(store.path, config, distances, _path(store), _collaboration(store, distances), _results(store))
+
+
+def _path(store: RunDirectory) -> CPath | None:
+    if not store.has("path.json"):
+        return None
+    from fedcollab.coalitions import CPath
+
+    return CPath.load(store.file("path.json"))
+
+
+def _collaboration(store: RunDirectory, distances: Distances) -> Collaboration | None:
+    if not store.has("collaboration.json"):
+        return None
+    from fedcollab.coalitions import Collaboration
+
+    found = Collaboration.load(store.file("collaboration.json"))
+    others = found.names is not None and tuple(found.names) != distances.names
+    if others or len(found.assignment) != len(distances.names):
+        raise InputError(f"`{store.file('collaboration.json')}` is about other clients than distances.json")
+    return found
+
+
+def _results(store: RunDirectory) -> dict[str, TrainingResult]:
+    there = [way for way in WAYS if store.has(f"training/{way}/training.json")]
+    if not there:
+        return {}
+    from fedcollab.training import TrainingResult
+
+    return {way: TrainingResult.load(store.file(f"training/{way}/training.json")) for way in there}

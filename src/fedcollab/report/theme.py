@@ -10,6 +10,8 @@ COALITIONS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", 
 ON_COALITIONS = ("#ffffff", "#000000", "#000000", "#000000", "#000000", "#000000", "#000000")
 #: distances from alike (bright) to nothing in common (dark)
 MATRIX = "viridis"
+#: text and lines where the page's own colour is not to be had
+PRINT_INK = "#1b1f24"
 UNMEASURED = "#8a8f98"
 #: the two parts of a client's bound
 PARTS = {"too little data": "#56B4E9", "unlike partners": "#D55E00"}
@@ -40,5 +42,6 @@ def config(ink: str = "currentColor") -> dict[str, Any]:
         "title": {"color": ink, "anchor": "start", "fontSize": 13},
         "text": {"color": ink},
         "rule": {"color": ink},
+        "tick": {"color": ink},
         "mark": {"aria": False},
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -15,7 +16,11 @@ def answer(collaboration: Collaboration, names: Sequence[str]) -> str:
 
     Ends of the scale have words of their own: everyone together, everyone alone.
     """
-    groups = collaboration.coalitions
+    return f"{headline(collaboration.coalitions, names)}; {sureness(collaboration)}."
+
+
+def headline(groups: Sequence[Sequence[str]], names: Sequence[str]) -> str:
+    """Who should train with whom, as the beginning of a sentence."""
     count = len(groups)
     alone = sum(len(members) == 1 for members in groups)
     if count == 1:
@@ -25,7 +30,19 @@ def answer(collaboration: Collaboration, names: Sequence[str]) -> str:
     else:
         text = f"{len(names)} clients should train in {count} coalitions"
         text += f" ({alone} of them a client of its own)" if alone else ""
-    return f"{text}; {sureness(collaboration)}."
+    return text
+
+
+def figure(value: float) -> str:
+    """A number for people: three digits that matter.
+
+    >>> figure(0.12345), figure(12345.6), figure(2.0)
+    ('0.123', '12,300', '2')
+    """
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    rounded = round(value, 2 - math.floor(math.log10(abs(value))))
+    return f"{rounded:,.0f}" if abs(rounded) >= 1000 else f"{rounded:.3g}"
 
 
 def sureness(collaboration: Collaboration) -> str:

@@ -1,0 +1,115 @@
+"""The page's first section: the answer in a sentence, the coalitions, why, and how sure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedcollab.report.clients import ClientRow, weakest
+from fedcollab.report.words import coalition_line, figure, gap, headline, range_of_names
+
+if TYPE_CHECKING:
+    from fedcollab.report.run import Run
+
+
+def answer(run: Run, rows: list[ClientRow], moved: dict[str, Any] | None) -> dict[str, Any] | None:
+    collaboration = run.collaboration
+    if collaboration is None:
+        return None
+    labels = collaboration.assignment
+    members = [[run.names[i] for i in np.flatnonzero(labels == label)] for label in range(int(labels.max()) + 1)]
+    quantities = dict(zip(run.names, run.distances.quantities.tolist(), strict=True))
+    groups = []
+    for number, names in enumerate(members, 1):
+        line, _, size = coalition_line(names, quantities).rpartition("  ")
+        if len(names) > 1:
+            groups.append(
+                {"number": number, "names": line, "size": size.strip("()"), "inside": _inside(run, number - 1)}
+            )
+    singles = [{"number": n, "name": names[0]} for n, names in enumerate(members, 1) if len(names) == 1]
+    return {
+        "headline": headline(members, run.names),
+        "groups": groups,
+        "singles": singles,
+        "singles_words": "1 client, by itself" if len(singles) == 1 else f"{len(singles)} clients, each by itself",
+        "why": _why(run, rows),
+        "sure": _sure(run, rows, moved),
+    }
+
+
+def _inside(run: Run, label: int) -> str:
+    """How alike a coalition is inside, and how far the nearest other coalition."""
+    assert run.collaboration is not None
+    labels, matrix = run.collaboration.assignment, run.distances.matrix
+    inside = labels == label
+    pairs = matrix[np.ix_(inside, inside)][~np.eye(int(inside.sum()), dtype=bool)]
+    text = f"Average distance inside: {pairs.mean():.2f}"
+    others = [matrix[np.ix_(inside, labels == other)].mean() for other in range(labels.max() + 1) if other != label]
+    return text + (f"; to the nearest other coalition: {min(others):.2f}" if others else "")
+
+
+def _why(run: Run, rows: list[ClientRow]) -> list[str]:
+    assert run.collaboration is not None
+    labels, matrix = run.collaboration.assignment, run.distances.matrix
+    same = labels[:, None] == labels[None, :]
+    off = ~np.eye(len(labels), dtype=bool)
+    lines = []
+    if (same & off).any() and (~same).any():
+        lines.append(
+            f"Partners have similar data: the average distance is {matrix[same & off].mean():.2f} inside a coalition and "
+            f"{matrix[~same].mean():.2f} between coalitions (0: alike, 1: nothing in common)."
+        )
+    elif (~same).any():
+        lines.append(f"The data are too different to share: the average distance is {matrix[~same].mean():.2f}.")
+    elif off.any():
+        lines.append(f"The data are alike enough to share: the average distance is {matrix[off].mean():.2f}.")
+    better = [row for row in rows if row.change < -0.005]
+    if better:
+        most = min(better, key=lambda row: row.change)
+        lines.append(
+            f"{len(better)} of {len(rows)} clients can expect a better model than alone; {most.name} gains most "
+            f"(its error bound falls by {-100 * most.change:.0f} %)."
+        )
+    worse = [row.name for row in rows if row.change > 0.005]
+    if worse:
+        lines.append(
+            f"{range_of_names(worse, 4)} would by the bound do better alone: {'their' if len(worse) > 1 else 'its'} "
+            "partners gain more than is lost there. Talk about it."
+        )
+    return lines
+
+
+def _sure(run: Run, rows: list[ClientRow], moved: dict[str, Any] | None) -> list[str]:
+    collaboration = run.collaboration
+    assert collaboration is not None
+    C = figure(collaboration.C)
+    lines = []
+    if collaboration.optimal:
+        lines.append(f"Proven: for these distances and C = {C}, no other grouping is better.")
+    else:
+        lines.append(
+            f"No grouping can be more than {100 * gap(collaboration):.1f} % better, for these distances and C = {C}."
+        )
+    if moved is not None and moved["chosen"] is not None:
+        segment = moved["segments"][moved["chosen"]]
+        factor = segment["right"] / segment["left"]
+        firm = "firm" if factor >= 2 else "touchy"
+        lines.append(
+            f"The answer stays the same for C {segment['words']}: it is {firm} (C is the one number to choose, see below)."
+            if segment["words"] != "any"
+            else "The answer is the same for every C."
+        )
+        if moved["chosen"] == moved["suggested"]:
+            lines.append("This C is the one that fedcollab suggests from the data.")
+        else:
+            other = moved["segments"][moved["suggested"]]
+            lines.append(f"This C was set by hand; fedcollab would suggest {figure(other['C'])} ({other['count']} coalitions).")
+    loose = weakest(rows, collaboration.objective)
+    if loose is not None:
+        sure = "nearly as good there" if loose["share"] < 1 else "clearly better here"
+        lines.append(
+            f"The closest call is {loose['name']}: {loose['closest'].lower()} would make the total "
+            f"{loose['share']:.2g} % worse, so it is {sure}."
+        )
+    return lines

@@ -1,0 +1,154 @@
+"""Client by client: what it gains, why it is where it is, and which alternative was closest; in plain words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedcollab.report.words import figure
+
+if TYPE_CHECKING:
+    from fedcollab.coalitions import Collaboration
+    from fedcollab.coalitions.explain import Choice, Explanation
+    from fedcollab.report.run import Run
+
+#: differences below this share of a bound read as "the same"
+SAME = 0.005
+
+
+@dataclass(frozen=True)
+class ClientRow:
+    """One client's line of the report."""
+
+    name: str
+    coalition: int
+    partners: int
+    samples: int
+    alone: float
+    now: float
+    why: str
+    closest: str
+    margin: float
+    accuracy_alone: float | None = None
+    accuracy: float | None = None
+    accuracy_everyone: float | None = None
+
+    @property
+    def change(self) -> float:
+        """How much lower the bound is than alone, as a share of the latter."""
+        return (self.now - self.alone) / self.alone if self.alone else 0.0
+
+    @property
+    def gain(self) -> float | None:
+        """Measured accuracy against training alone."""
+        if self.accuracy is None or self.accuracy_alone is None:
+            return None
+        return self.accuracy - self.accuracy_alone
+
+
+def client_rows(run: Run) -> list[ClientRow]:
+    """One row a client, in the order of the coalitions."""
+    collaboration = run.collaboration
+    if collaboration is None:
+        return []
+    measured = {way: run.accuracy(way) for way in ("local", "coalitions", "global")}
+    rows = []
+    for client in np.argsort(collaboration.assignment, kind="stable").tolist():
+        explanation = explain(collaboration, client)
+        choice = closest(explanation)
+        known = {way: None if values is None else float(values[client]) for way, values in measured.items()}
+        rows.append(
+            ClientRow(
+                name=run.names[client],
+                coalition=int(collaboration.assignment[client]) + 1,
+                partners=len(explanation.now.members) - 1,
+                samples=int(run.distances.quantities[client]),
+                alone=explanation.alone.bound,
+                now=explanation.now.bound,
+                why=why(explanation),
+                closest=_closest_words(choice, explanation, collaboration.objective),
+                margin=0.0 if choice is None else extra(choice, explanation),
+                accuracy_alone=known["local"],
+                accuracy=known["coalitions"],
+                accuracy_everyone=known["global"],
+            )
+        )
+    return rows
+
+
+def explain(collaboration: Collaboration, client: int) -> Explanation:
+    """The explanation of the client at this position, whether the collaboration has names or not."""
+    return collaboration.explain(client if collaboration.names is None else collaboration.names[client])
+
+
+def extra(choice: Choice, explanation: Explanation) -> float:
+    """What a choice adds to the objective: the client's own change and that of the others."""
+    return choice.bound - explanation.now.bound + choice.others
+
+
+def closest(explanation: Explanation) -> Choice | None:
+    """The allowed other place that would add least to the objective."""
+    options = [choice for choice in explanation.elsewhere if choice.allowed]
+    if len(explanation.now.members) > 1 and explanation.alone.allowed:
+        options.append(explanation.alone)
+    return min(options, key=lambda choice: extra(choice, explanation), default=None)
+
+
+def why(explanation: Explanation) -> str:
+    """Why a client is where it is, in two short sentences."""
+    now, alone = explanation.now, explanation.alone
+    if len(now.members) == 1:
+        options = [choice for choice in explanation.elsewhere if choice.allowed]
+        if not options:
+            return "It trains alone: there is no other coalition that it may join."
+        best = min(options, key=lambda choice: choice.bound)
+        saved, cost = now.generalisation - best.generalisation, best.shift
+        if best.bound < now.bound:
+            return (
+                f"It would gain a little in coalition {_number(best)}, but the clients there would lose more "
+                f"by taking it in."
+            )
+        return (
+            f"No coalition is worth it. Even the best one for it (coalition {_number(best)}) saves {figure(saved)} by "
+            f"more data, but costs {figure(cost)} because the data differ."
+        )
+    saved = alone.generalisation - now.generalisation
+    text = (
+        f"More data saves it {figure(saved)} (from {figure(alone.generalisation)} to {figure(now.generalisation)}). "
+        f"Its partners' data differ "
+    )
+    if now.shift <= SAME * alone.bound:
+        text += "hardly at all."
+    elif now.bound <= alone.bound:
+        text += f"a little, which costs {figure(now.shift)}: less than it saves."
+    else:
+        text += f"more, which costs {figure(now.shift)}. By itself it would be better off alone, but its partners gain more."
+    return text
+
+
+def _closest_words(choice: Choice | None, explanation: Explanation, objective: float) -> str:
+    if choice is None:
+        return "There is no other place for it."
+    place = "Training alone" if choice.kind == "alone" else f"Coalition {_number(choice)}"
+    added = extra(choice, explanation)
+    own = choice.bound - explanation.now.bound
+    share = f"{100 * added / objective:.2g} %" if objective else figure(added)
+    if added <= 1e-9:
+        return f"{place}: just as good in total."
+    feels = "better" if own < 0 else "worse"
+    return f"{place}: the total bound would be {share} higher, its own {figure(abs(own))} {feels}."
+
+
+def _number(choice: Choice) -> int:
+    return int(choice.coalition or 0) + 1
+
+
+def weakest(rows: list[ClientRow], objective: float) -> dict[str, Any] | None:
+    """The client whose place is least certain: the one whose closest alternative adds least."""
+    rows = [row for row in rows if row.margin > 0]
+    if not rows or objective <= 0:
+        return None
+    row = min(rows, key=lambda candidate: candidate.margin)
+    return {"name": row.name, "share": 100 * row.margin / objective, "closest": row.closest.split(":")[0]}

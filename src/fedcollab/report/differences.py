@@ -1,0 +1,127 @@
+"""The page's section on distances: words, a table for few clients, and the rows of its charts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from fedcollab.report.run import Run
+
+#: half the width of a 90 % interval, in standard errors
+HALF = 1.645
+#: label shares that are drawn at most, over all clients
+SHARES = 6000
+#: a table of all distances is given up to this many clients
+TABLE = 24
+#: bins of the histogram of distances
+BINS = 25
+
+
+def distance_words(run: Run) -> dict[str, Any]:
+    distances = run.distances
+    matrix, names = distances.matrix, run.names
+    count = len(names)
+    pairs = [(i, j) for i in range(count) for j in range(i + 1, count) if distances.observed[i, j]]
+    how = (
+        "It was estimated without moving any sample: a small model, trained by both clients together, tries to tell whose "
+        "sample it sees. The better it can, the more the data differ."
+    )
+    facts = []
+    if pairs:
+        near, far = (choose(pairs, key=lambda pair: matrix[pair]) for choose in (min, max))
+        for word, pair in (("Most alike", near), ("Most different", far)):
+            sure = "" if distances.stderr is None else f" ± {HALF * distances.stderr[pair]:.2f}"
+            facts.append(f"{word}: {names[pair[0]]} and {names[pair[1]]} ({matrix[pair]:.2f}{sure}).")
+    if distances.stderr is not None and pairs:
+        typical = float(np.median([distances.stderr[pair] for pair in pairs]))
+        facts.append(f"A typical distance is known to ± {HALF * typical:.2f} (90 % interval). Small clients are less certain.")
+    elif count > 1:
+        facts.append("How certain the distances are is not known: the method gave no standard errors.")
+    unknown = count * (count - 1) // 2 - len(pairs)
+    if unknown:
+        facts.append(f"{unknown} pairs were never measured; they count as having nothing in common.")
+    shown_above = run.path is not None
+    return {
+        "how": how if distances.method != "given" else "The distances were given.",
+        "facts": facts,
+        "caption": "How uncertain each distance is (standard error), sorted by coalition. Dark: less certain. Hover for the figures."
+        if shown_above
+        else "Distance between every two clients. Bright: alike. Dark: different. Hover for the figures.",
+        "spread": "How the distances are spread. The answer is clear-cut if pairs in the same coalition are far left of the others.",
+        "labels": "Which labels each client has. Clients with the same columns see the same kind of cases.",
+        "has_error": distances.stderr is not None,
+        "table": _distance_table(run) if count <= TABLE else [],
+    }
+
+
+def _distance_table(run: Run) -> list[tuple[str, list[str]]]:
+    distances = run.distances
+    table = []
+    for i, name in enumerate(run.names):
+        cells = []
+        for j in range(len(run.names)):
+            text = f"{distances.matrix[i, j]:.2f}" if distances.observed[i, j] else "not measured"
+            if distances.stderr is not None and distances.observed[i, j]:
+                text += f" ± {HALF * distances.stderr[i, j]:.2f}"
+            cells.append("" if i == j else text)
+        table.append((name, cells))
+    return table
+
+
+def spread_rows(run: Run) -> list[dict[str, Any]]:
+    """How many pairs lie at each distance, inside coalitions and between them."""
+    matrix, labels = run.distances.matrix, None if run.collaboration is None else run.collaboration.assignment
+    upper = np.triu(run.distances.observed, 1)
+    kinds = {"all pairs": upper}
+    if labels is not None:
+        same = labels[:, None] == labels[None, :]
+        kinds = {"in the same coalition": upper & same, "in different coalitions": upper & ~same}
+    top = max(0.05, float(matrix[upper].max(initial=0.0)))
+    edges = np.linspace(0.0, min(1.0, top * 1.0001), BINS + 1)
+    rows = []
+    for kind, mask in kinds.items():
+        found, _ = np.histogram(matrix[mask], edges)
+        rows += [
+            {"kind": kind, "low": round(float(low), 5), "high": round(float(high), 5), "pairs": int(pairs)}
+            for low, high, pairs in zip(edges, edges[1:], found, strict=False)
+            if pairs
+        ]
+    return rows
+
+
+def quantity_rows(run: Run, place: dict[str, int]) -> list[dict[str, Any]]:
+    """Training samples of each client."""
+    pairs = zip(run.names, run.distances.quantities.tolist(), strict=True)
+    return [{"name": name, "place": place[name], "samples": samples} for name, samples in pairs]
+
+
+def label_rows(run: Run, place: dict[str, int]) -> tuple[list[dict[str, Any]], list[str]]:
+    """Each client's label shares, and the labels that are drawn: all, or those that differ most between clients."""
+    said = run.config.get("clients", {})
+    counts = {name: said[name].get("label_counts") or {} for name in run.names if name in said}
+    if not counts:
+        return [], []
+    labels = list(dict.fromkeys(str(label) for found in counts.values() for label in found))
+    shares = np.zeros((len(counts), len(labels)))
+    for row, found in enumerate(counts.values()):
+        for label, samples in found.items():
+            shares[row, labels.index(str(label))] = samples / max(1, sum(found.values()))
+    keep = sorted(np.argsort(-shares.std(axis=0), kind="stable")[: max(1, SHARES // len(counts))].tolist())
+    labels = sorted((labels[i] for i in keep), key=_natural)
+    columns = {str(label): i for i, label in enumerate(dict.fromkeys(str(k) for f in counts.values() for k in f))}
+    rows = [
+        {"name": name, "place": place[name], "label": label, "share": round(float(shares[row, columns[label]]), 4)}
+        for row, name in enumerate(counts)
+        for label in labels
+    ]
+    return rows, labels
+
+
+def _natural(label: str) -> tuple[int, float, str]:
+    """Numbers by size, then words by letter."""
+    try:
+        return 0, float(label), label
+    except ValueError:
+        return 1, 0.0, label

@@ -1,0 +1,151 @@
+"""The page: what the run says, in the order in which people around a table ask, as one file without a network."""
+
+from __future__ import annotations
+
+import functools
+import json
+from importlib import resources
+from typing import Any
+
+import jinja2
+import numpy as np
+from markupsafe import Markup
+
+from fedcollab import __version__
+from fedcollab.report import theme, trained
+from fedcollab.report.answer import answer
+from fedcollab.report.clients import client_rows
+from fedcollab.report.differences import distance_words
+from fedcollab.report.facts import cost_facts, next_commands, setting_facts
+from fedcollab.report.pictures import pictures
+from fedcollab.report.run import Run
+from fedcollab.report.slider import packed, slider
+from fedcollab.report.words import figure
+
+SECTIONS = (
+    ("answer", "The answer"),
+    ("change", "How it would change"),
+    ("clients", "Client by client"),
+    ("distances", "Distances"),
+    ("training", "Training"),
+    ("made", "How this was made"),
+)
+
+
+def render(run: Run) -> str:
+    """The whole page as text."""
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
+    template = environment.from_string(_file("page.html"))
+    moved = None if run.path is None else slider(run.distances, run.path, run.collaboration)
+    rows = client_rows(run)
+    specs = _specs(run, moved)
+    results = _trained(run)
+    quantities = run.distances.quantities
+    source = run.config.get("settings", {}).get("source") or run.directory.resolve().name
+    return template.render(
+        title=f"Who should train with whom? {source}",
+        source=source,
+        date=str(run.config.get("started", ""))[:10],
+        version=__version__,
+        names=run.names,
+        sections=SECTIONS,
+        palette=len(theme.COALITIONS),
+        css=Markup(_file("page.css").replace("{{ badges }}", _badges())),
+        js=Markup(_file("page.js")),
+        runtime=Markup(_runtime()),
+        answer=answer(run, rows, moved),
+        slider=None if moved is None else _slider_words(moved),
+        rows=rows,
+        measured=any(row.gain is not None for row in rows),
+        trained=results,
+        distance=distance_words(run),
+        charts=specs,
+        next=next_commands(run),
+        command=run.config.get("command"),
+        facts=[("Settings", setting_facts(run)), ("Communication and versions", cost_facts(run))],
+        figure=figure,
+        percent=_percent,
+        points=lambda value: f"{'+' if value >= 0 else '−'}{abs(100 * value):.1f} points",
+        data=_json(
+            {
+                "names": list(run.names),
+                "quantities": quantities.tolist(),
+                "distance": packed(np.where(run.distances.observed, run.distances.matrix, np.nan)),
+                "error": packed(run.distances.stderr),
+                "slider": moved,
+                "palette": len(theme.COALITIONS),
+            }
+        ),
+        specs=_json({key: spec for key, spec in specs.items()}),
+    )
+
+
+def _file(name: str) -> str:
+    return (resources.files("fedcollab.report") / "page" / name).read_text(encoding="utf-8")
+
+
+@functools.cache
+def _runtime() -> str:
+    """Vega, Vega-Lite and Vega-Embed in one script, once for all charts."""
+    import vl_convert
+
+    bundle: str = vl_convert.javascript_bundle(vl_version=_vega_lite_version())
+    return bundle.replace("</script", "<\\/script").replace("<!--", "<\\!--")
+
+
+def _vega_lite_version() -> str:
+    """The version that Altair writes, as vl-convert names it: v6.4.1 is 6.4."""
+    import altair
+
+    return ".".join(altair.SCHEMA_VERSION.lstrip("v").split(".")[:2])
+
+
+def _json(value: Any) -> Markup:
+    """JSON that is safe inside a script element: no tag can begin or end in it."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return Markup(text)
+
+
+def _badges() -> str:
+    pairs = zip(theme.COALITIONS, theme.ON_COALITIONS, strict=True)
+    return "\n".join(f".c{i} {{ background: {fill}; color: {ink}; }}" for i, (fill, ink) in enumerate(pairs))
+
+
+def _percent(change: float) -> str:
+    if abs(change) < 0.005:
+        return "the same"
+    return f"{'−' if change < 0 else '+'}{abs(100 * change):.0f} %"
+
+
+def _slider_words(moved: dict[str, Any]) -> dict[str, Any]:
+    start = moved["suggested"] if moved["chosen"] is None else moved["chosen"]
+    segment = moved["segments"][start]
+    return {
+        "count": len(moved["segments"]),
+        "suggested": moved["suggested"],
+        "start": start,
+        "left_out": moved["left_out"],
+        "said": f"For C {segment['words']}: {segment['count']} coalitions.",
+    }
+
+
+def _trained(run: Run) -> dict[str, Any] | None:
+    if not run.results:
+        return None
+    waiting = [word for way, word in (("local", "alone"), ("global", "with everyone"), ("coalitions", "in coalitions")) if way not in run.results]
+    pictures = trained.curve_rows(run)
+    return {
+        "sentence": trained.sentence(run),
+        "summary": trained.summary_rows(run),
+        "pictures": [{"coalition": p["coalition"], "clients": p["clients"]} for p in pictures],
+        "verdicts": trained.verdict_rows(run),
+        "waiting": f"Not trained yet: {', '.join(waiting)}." if waiting else "",
+    }
+
+
+def _specs(run: Run, moved: dict[str, Any] | None) -> dict[str, Any]:
+    """Every chart of the page by the id of its place."""
+    made = pictures(run, moved, live=True)
+    return {key: {**chart.to_dict(), "config": theme.config()} for key, chart in made.items()}

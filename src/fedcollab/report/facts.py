@@ -1,0 +1,82 @@
+"""The page's last section: settings, seeds, versions, what it cost to communicate, and what to run next."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fedcollab.report.run import Run
+
+Facts = list[tuple[str, str]]
+
+
+def setting_facts(run: Run) -> Facts:
+    """What was asked, and by which methods it was answered."""
+    facts = [("Clients", str(len(run.names))), ("Distances", f"method {run.distances.method}")]
+    if run.collaboration is not None:
+        facts.append(("Coalitions", f"method {run.collaboration.method}, C = {run.collaboration.C:.4g}"))
+    facts += [(_words(key), _value(value)) for key, value in run.config.get("settings", {}).items()]
+    facts += [(f"Distances: {_words(key)}", _value(value)) for key, value in run.distances.settings.items()]
+    return facts
+
+
+def cost_facts(run: Run) -> Facts:
+    """What crossed the wire, how long training took, when, and with which versions."""
+    facts = [(f"Distances: {_words(key)}", _amount(key, value)) for key, value in run.distances.cost.items()]
+    for way, result in run.results.items():
+        facts += [(f"Training {way}: {_words(key)}", _amount(key, value)) for key, value in result.cost.items()]
+    if run.config.get("started"):
+        facts.append(("Started", str(run.config["started"])))
+    return facts + [(f"Version of {name}", str(value)) for name, value in run.config.get("versions", {}).items()]
+
+
+def next_commands(run: Run) -> dict[str, str]:
+    """What to run for the stages that are missing."""
+    folder = shlex.quote(str(run.directory))
+    again = run.config.get("command") or f"fedcollab run --out {folder}"
+    return {"coalitions": again, "training": again}
+
+
+def _words(key: str) -> str:
+    return key.replace("_", " ")
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{_words(str(key))} {_value(item)}" for key, item in value.items()) or "none"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(_value(item) for item in value) or "none"
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _amount(key: str, value: Any) -> str:
+    """Bytes and seconds with their unit."""
+    if isinstance(value, Mapping):
+        amounts = [item for item in value.values() if isinstance(item, (int, float))]
+        if len(amounts) > 4 and len(amounts) == len(value):
+            return f"{_amount(key, min(amounts))} to {_amount(key, max(amounts))} a client"
+        return ", ".join(f"{_words(str(name))} {_amount(key, item)}" for name, item in value.items())
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        if any(word in key for word in ("byte", "up", "down")):
+            return bytes_words(value)
+        return f"{value:.1f} s" if "seconds" in key else f"{value:,}"
+    return _value(value)
+
+
+def bytes_words(amount: float) -> str:
+    """Bytes as people say them.
+
+    >>> bytes_words(512), bytes_words(20_480), bytes_words(5 * 2**30)
+    ('512 B', '20.0 KiB', '5.0 GiB')
+    """
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if amount < 1024 or unit == "GiB":
+            return f"{amount:.0f} B" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1024
+    raise AssertionError

@@ -1,0 +1,191 @@
+"use strict";
+// Draws the charts and moves them with the slider. Everything shown was computed beforehand; names only ever become text.
+(() => {
+  const read = (id) => JSON.parse(document.getElementById(id).textContent);
+  const data = read("data");
+  const specs = read("charts");
+  const { names, quantities, slider } = data;
+  const count = names.length;
+  const views = {};
+
+  // The matrix comes as the upper triangle in thousandths.
+  const cells = () => {
+    const at = (i, j) => i * count - (i * (i + 1)) / 2 + j - i - 1;
+    const thousandth = (list, k) => (list && list[k] !== null ? list[k] / 1000 : null);
+    const rows = [];
+    for (let i = 0; i < count; i++) {
+      for (let j = 0; j < count; j++) {
+        const k = at(Math.min(i, j), Math.max(i, j));
+        rows.push(i === j ? { i, j, d: 0 } : { i, j, d: thousandth(data.distance, k), e: thousandth(data.error, k) });
+      }
+    }
+    return rows;
+  };
+
+  const size = (element) => {
+    const width = Math.max(240, Math.floor(element.clientWidth));
+    return [width, Math.min(width + 30, 620)];
+  };
+
+  const draw = async (id, datasets) => {
+    const element = document.getElementById(id);
+    const spec = specs[id];
+    if (!element || !spec) return;
+    const square = element.parentElement.classList.contains("square");
+    spec.datasets = { ...spec.datasets, ...datasets };
+    if (square) {
+      [spec.width, spec.height] = size(element);
+      spec.autosize = { type: "fit", contains: "padding" };
+    } else {
+      spec.width = "container";
+    }
+    const renderer = square && count > 50 ? "canvas" : "svg";
+    const options = { actions: false, renderer, tooltip: { disableDefaultStyle: true } };
+    const { view } = await vegaEmbed(element, spec, options);
+    views[id] = view;
+    if (square) addEventListener("resize", () => view.width(size(element)[0]).height(size(element)[1]).runAsync());
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => renderer === "canvas" && view.resize().runAsync());
+  };
+
+  // What is shown now: the coalitions of a segment, or everyone, or nobody, at the segment's C.
+  const state = (segment, mode) => {
+    const labels = mode === "path" ? segment.labels : names.map((_, i) => (mode === "everyone" ? 0 : i));
+    const shift = { path: segment.shift, everyone: slider.everyone, nobody: null }[mode];
+    const groups = [];
+    labels.forEach((label, i) => (groups[label] ??= []).push(i));
+    const mass = groups.map((members) => members.reduce((sum, i) => sum + quantities[i], 0));
+    const order = groups.flat();
+    const rank = [];
+    order.forEach((client, place) => (rank[client] = place));
+    const bars = order.map((i, place) => ({
+      name: names[i], place, coalition: labels[i] + 1,
+      little: segment.C / Math.sqrt(mass[labels[i]]),
+      unlike: shift ? shift[i] / 10000 : 0,
+      alone: segment.C / Math.sqrt(quantities[i]),
+    }));
+    let start = 0;
+    const blocks = groups.map((members, k) => ({ coalition: k + 1, start, end: (start += members.length) }));
+    return { labels, groups, order, rank, bars, blocks, total: segment.objective[mode] };
+  };
+
+  const totals = (segment, mode) =>
+    [["path", "best coalitions"], ["everyone", "everyone together"], ["nobody", "nobody together"]].map(([key, way]) => {
+      const value = segment.objective[key];
+      const more = value / segment.objective.path - 1;
+      const percent = more > 0.0005 ? ` (+${more < 0.1 ? (100 * more).toFixed(1) : (100 * more).toFixed(0)} %)` : "";
+      return { way, value, shown: key === mode, label: figure(value) + percent };
+    });
+
+  const figure = (value) => Number(value.toPrecision(3)).toLocaleString("en");
+  const many = (n, one) => `${n.toLocaleString("en")} ${one}${n === 1 ? "" : "s"}`;
+
+  // How many clients have other partners than in the run's answer.
+  const moved = (groups, reference) => {
+    const key = (members) => members.join(",");
+    const old = new Map();
+    reference.forEach((label, i) => old.set(label, [...(old.get(label) ?? []), i]));
+    const same = new Set([...old.values()].map(key));
+    return groups.filter((members) => !same.has(key(members))).reduce((sum, members) => sum + members.length, 0);
+  };
+
+  const say = (index, mode, now) => {
+    const segment = slider.segments[index];
+    const range = segment.words === "any" ? "For every C" : `For C ${segment.words}`;
+    const what = { path: "the best choice is", everyone: "shown is everyone together,", nobody: "shown is nobody together," }[mode];
+    const sizes = now.groups.map((members) => members.length);
+    const alone = sizes.filter((n) => n === 1).length;
+    const grouped = sizes.length - alone;
+    const parts = [];
+    if (grouped) parts.push(many(grouped, "coalition") + " of " + many(sizes.filter((n) => n > 1).reduce((a, b) => a + b, 0), "client"));
+    if (alone) parts.push(many(alone, "client") + " alone");
+    const marks = [index === slider.suggested && "the suggested C", index === slider.chosen && "the answer above"].filter(Boolean);
+    const mark = marks.length && mode === "path" ? ` (${marks.join(", ")})` : "";
+    const reference = slider.segments[slider.chosen ?? slider.suggested].labels;
+    const others = moved(now.groups, reference);
+    const change = others ? `${many(others, "client")} would have other partners than in the answer above.` : "Everybody has the partners of the answer above.";
+    return `${range} ${what} ${parts.join(" and ")}${mark}. ${change}`;
+  };
+
+  const list = (now) => {
+    const items = now.groups.map((members, k) => {
+      const item = document.createElement("li");
+      const badge = document.createElement("span");
+      badge.className = `badge c${k % data.palette}`;
+      badge.textContent = k + 1;
+      item.append(badge, " " + members.map((i) => names[i]).join(", "));
+      return item;
+    });
+    document.getElementById("shown").replaceChildren(...items);
+  };
+
+  let waiting = false;
+  const update = async () => {
+    const input = document.getElementById("c");
+    const index = Number(input.value);
+    const mode = document.querySelector("input[name=mode]:checked").value;
+    const segment = slider.segments[index];
+    const now = state(segment, mode);
+    const words = say(index, mode, now);
+    document.getElementById("said").textContent = words;
+    input.setAttribute("aria-valuetext", words.split(". ")[0]);
+    list(now);
+    if (waiting) return;
+    waiting = true;
+    await new Promise(requestAnimationFrame);
+    waiting = false;
+    show();
+  };
+
+  const show = () => {
+    const index = Number(document.getElementById("c").value);
+    const mode = document.querySelector("input[name=mode]:checked").value;
+    const segment = slider.segments[index];
+    const now = state(segment, mode);
+    views.path?.signal("current", index).runAsync();
+    views.matrix?.signal("order", now.order).signal("rank", now.rank).data("blocks", now.blocks).runAsync();
+    views.bounds?.data("bars", now.bars).runAsync();
+    views.totals?.data("totals", totals(segment, mode)).runAsync();
+  };
+
+  const find = () => {
+    const wanted = document.getElementById("find").value.trim().toLowerCase();
+    let left = 0;
+    for (const row of document.querySelectorAll("#client-table tbody tr")) {
+      row.hidden = !row.textContent.toLowerCase().includes(wanted);
+      left += !row.hidden;
+    }
+    document.getElementById("found").textContent = wanted ? many(left, "client") : "";
+  };
+
+  const start = async () => {
+    document.getElementById("find")?.addEventListener("input", find);
+    if (slider) {
+      const input = document.getElementById("c");
+      input.addEventListener("input", update);
+      document.querySelectorAll("input[name=mode]").forEach((radio) => radio.addEventListener("change", update));
+      document.getElementById("suggested").addEventListener("click", () => {
+        input.value = slider.suggested;
+        document.querySelector("input[name=mode][value=path]").checked = true;
+        update();
+      });
+      const segment = slider.segments[Number(input.value)];
+      const now = state(segment, "path");
+      await Promise.all([
+        draw("matrix", { cells: cells(), blocks: now.blocks }),
+        draw("totals", { totals: totals(segment, "path") }),
+        draw("bounds", { bars: now.bars }),
+        draw("path", {}),
+      ]);
+      views.path.addEventListener("click", (_, item) => {
+        if (item?.datum?.index === undefined) return;
+        input.value = item.datum.index;
+        update();
+      });
+      update();
+    }
+    await draw("matrix-fixed", { cells: cells() });
+    for (const id of Object.keys(specs)) if (!views[id]) await draw(id, {});
+    document.documentElement.dataset.ready = "yes";
+  };
+  start();
+})();

@@ -1,0 +1,68 @@
+"""Every picture that a run can show, by name: on the page (moved by its script) and as figures for papers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fedcollab.report import charts, trained
+from fedcollab.report.differences import label_rows, quantity_rows, spread_rows
+from fedcollab.report.run import Run
+from fedcollab.report.slider import bound_terms
+
+
+def pictures(run: Run, moved: dict[str, Any] | None, *, live: bool) -> dict[str, charts.Chart]:
+    """Charts by name; `live` ones take their data from the page's script."""
+    count = len(run.names)
+    labels = np.zeros(count, dtype=np.int64) if run.collaboration is None else run.collaboration.assignment
+    order, rank = charts.ordering(labels)
+    place = {run.names[client]: rank[client] for client in order}
+    made: dict[str, charts.Chart] = {}
+    if moved is not None:
+        start = moved["suggested"] if moved["chosen"] is None else moved["chosen"]
+        made["path"] = charts.path(moved["segments"], moved["suggested"], moved["chosen"], start).properties(height=150)
+    if live and moved is not None:
+        made["matrix"] = charts.matrix(run.distances, labels, live=True)
+        made["bounds"] = charts.bounds(None, count).properties(height=260)
+        made["totals"] = charts.totals(None).properties(height=90)
+    elif not live:
+        made["matrix"] = charts.matrix(run.distances, labels)
+        if run.collaboration is not None:
+            made["bounds"] = charts.bounds(bar_rows(run), count).properties(height=260)
+    if live and moved is None:
+        made["matrix-fixed"] = charts.matrix(run.distances, labels, live=True)
+    elif run.distances.stderr is not None:
+        made["matrix-fixed"] = charts.matrix(run.distances, labels, live=live, field="e")
+    made["spread"] = charts.spread(spread_rows(run)).properties(height=240)
+    made["quantities"] = charts.quantities(quantity_rows(run, place)).properties(height=220)
+    shares, shown = label_rows(run, place)
+    if shares:
+        made["labels"] = charts.label_mix(shares, count, shown).properties(height=max(160, min(420, 16 * len(shown))))
+    if run.results:
+        made["gains"] = charts.gains(trained.gain_rows(run, place), count).properties(height=300)
+        curves = trained.curve_rows(run)
+        for picture in curves:
+            chart = charts.curves(picture["rows"], trained.domain(curves)).properties(height=190)
+            made[f"curve-{picture['coalition']}"] = chart
+    return made
+
+
+def bar_rows(run: Run) -> list[dict[str, Any]]:
+    """Each client's bound in its coalition, in two parts, and alone."""
+    collaboration = run.collaboration
+    if collaboration is None:
+        return []
+    quantities = run.distances.quantities.astype(np.float64)
+    parts = bound_terms(run.distances.matrix, quantities, collaboration.assignment, collaboration.C)
+    return [
+        {
+            "name": run.names[client],
+            "place": place,
+            "coalition": int(collaboration.assignment[client]) + 1,
+            "little": float(parts[client, 0]),
+            "unlike": float(parts[client, 1]),
+            "alone": float(collaboration.C / np.sqrt(quantities[client])),
+        }
+        for place, client in enumerate(charts.ordering(collaboration.assignment)[0])
+    ]

@@ -1,0 +1,122 @@
+"""What the slider over C shows: every answer along the path, computed here so that the page only looks it up.
+
+For segment s with coalitions S and its representative C, client i's bound is
+
+    C / sqrt(m_S) + sum_{j in S} m_j D_ij / m_S          (too little data + unlike partners)
+
+and over all clients these sum to the objective. The first part needs only C and the samples of S; the second is kept
+per client, in ten-thousandths.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcollab.coalitions.objective import own_sums, terms
+from fedcollab.distances import Distances
+from fedcollab.report.words import figure
+
+if TYPE_CHECKING:
+    from fedcollab.coalitions import Collaboration, CPath
+
+#: segments times clients that a page carries; beyond, the narrowest segments are left out
+MOST = 120_000
+#: how far beyond the outermost change of coalitions the ends of the scale are drawn
+MARGIN = 3.0
+#: shift terms are kept as whole ten-thousandths
+DIGITS = 10_000
+
+
+def slider(distances: Distances, path: CPath, collaboration: Collaboration | None) -> dict[str, Any]:
+    """The slider's data: one entry a segment, and where the suggested C and the run's own C lie."""
+    segments = list(path)
+    matrix, quantities = distances.matrix, distances.quantities.astype(np.float64)
+    count = len(quantities)
+    edges = [edge for segment in segments for edge in (segment.c_low, segment.c_high) if 0 < edge < math.inf]
+    ends = (min(edges, default=1.0) / MARGIN, max(edges, default=1.0) * MARGIN)
+    suggested = next((i for i, segment in enumerate(segments) if segment is path.suggested), None)
+    if suggested is None:
+        suggested = next(i for i, segment in enumerate(segments) if segment.c_low == path.suggested.c_low)
+    chosen = None
+    if collaboration is not None:
+        chosen = next((i for i, s in enumerate(segments) if s.c_low <= collaboration.C <= s.c_high), None)
+    keep = _widest(segments, {0, len(segments) - 1, suggested, chosen}, ends, max(2, MOST // count))
+    together = np.zeros(count, dtype=np.int64)
+    apart = np.arange(count)
+    shown = []
+    for position in keep:
+        segment = segments[position]
+        C = _representative(segment, ends)
+        if position == suggested:
+            C = float(getattr(segment, "C", C))
+        labels = np.asarray(segment.assignment, dtype=np.int64)
+        if position == chosen and collaboration is not None:
+            C, labels = collaboration.C, np.asarray(collaboration.assignment)
+        shown.append(
+            {
+                "C": C,
+                "left": max(segment.c_low, ends[0]),
+                "right": min(segment.c_high, ends[1]),
+                "words": _range(segment.c_low, segment.c_high),
+                "count": int(labels.max()) + 1,
+                "labels": labels.tolist(),
+                "shift": _shift(matrix, quantities, labels),
+                "objective": {
+                    way: round(float(bound_terms(matrix, quantities, partition, C).sum()), 6)
+                    for way, partition in (("path", labels), ("everyone", together), ("nobody", apart))
+                },
+                "proven": bool(getattr(segment, "optimal", getattr(segment, "proven", True))),
+            }
+        )
+    return {
+        "segments": shown,
+        "suggested": keep.index(suggested),
+        "chosen": None if chosen is None else keep.index(chosen),
+        "everyone": _shift(matrix, quantities, together),
+        "left_out": len(segments) - len(keep),
+    }
+
+
+def bound_terms(
+    matrix: NDArray[np.float64], quantities: NDArray[np.float64], labels: NDArray[np.int64], C: float
+) -> NDArray[np.float64]:
+    """Each client's two parts, N x 2; they sum to the objective."""
+    return terms(quantities, labels, own_sums(matrix, quantities, labels), C)
+
+
+def packed(values: NDArray[np.float64] | None) -> list[int | None] | None:
+    """A symmetric matrix for the page: its upper triangle row by row, in thousandths; null where not known."""
+    if values is None:
+        return None
+    upper = values[np.triu_indices(len(values), 1)]
+    return [int(round(1000 * value)) if np.isfinite(value) else None for value in upper.tolist()]
+
+
+def _shift(matrix: NDArray[np.float64], quantities: NDArray[np.float64], labels: NDArray[np.int64]) -> list[int]:
+    return [int(value) for value in np.rint(DIGITS * bound_terms(matrix, quantities, labels, 0.0)[:, 1])]
+
+
+def _widest(segments: list[Any], always: set[int | None], ends: tuple[float, float], most: int) -> list[int]:
+    """Positions of the segments to show: all, or the widest on the logarithmic scale."""
+    if len(segments) <= most:
+        return list(range(len(segments)))
+    width = [math.log(min(s.c_high, ends[1]) / max(s.c_low, ends[0])) for s in segments]
+    ranked = sorted(range(len(segments)), key=lambda i: (i not in always, -width[i]))
+    return sorted(ranked[:most])
+
+
+def _representative(segment: Any, ends: tuple[float, float]) -> float:
+    """The middle of a segment on the logarithmic scale."""
+    return math.sqrt(max(segment.c_low, ends[0]) * min(segment.c_high, ends[1]))
+
+
+def _range(low: float, high: float) -> str:
+    if low <= 0 and high == math.inf:
+        return "any"
+    if low <= 0:
+        return f"below {figure(high)}"
+    return f"above {figure(low)}" if high == math.inf else f"{figure(low)} to {figure(high)}"

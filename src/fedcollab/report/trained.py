@@ -1,0 +1,138 @@
+"""After training: curves per coalition, gains, IPR, RSD and a verdict per client."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcollab.report.run import WAYS, Run
+
+if TYPE_CHECKING:
+    from fedcollab.training import TrainingResult
+
+#: points a curve keeps
+POINTS = 80
+#: coalitions that get a picture of their curves; the largest come first
+PICTURES = 8
+
+
+def gain_rows(run: Run, place: dict[str, int]) -> list[dict[str, Any]]:
+    """Accuracy of every client by every way of training."""
+    rows = []
+    for way in run.results:
+        for name, value in zip(run.names, accuracy(run, way), strict=True):
+            if np.isfinite(value):
+                rows.append({"name": name, "place": place[name], "way": WAYS[way], "accuracy": round(float(value), 4)})
+    return rows
+
+
+def accuracy(run: Run, way: str) -> NDArray[np.float64]:
+    """Each client's accuracy, NaN where it was not trained that way."""
+    values = run.accuracy(way)
+    return np.full(len(run.names), np.nan) if values is None else values
+
+
+def summary_rows(run: Run) -> list[dict[str, Any]]:
+    """Mean and worst accuracy, IPR and RSD of every way of training."""
+    from fedcollab import metrics
+
+    local = run.accuracy("local")
+    rows = []
+    for way in run.results:
+        values = accuracy(run, way)
+        compared = way != "local" and local is not None
+        rows.append(
+            {
+                "way": WAYS[way],
+                "mean": float(np.nanmean(values)),
+                "worst": float(np.nanmin(values)),
+                "ipr": metrics.ipr(values, local) if compared and local is not None else None,
+                "rsd": metrics.rsd(values, local) if compared and local is not None else None,
+                "best": way == "coalitions",
+            }
+        )
+    return rows
+
+
+def verdict_rows(run: Run) -> list[str]:
+    """A sentence for every client, where both ends are known."""
+    from fedcollab import metrics
+
+    ours, local = run.accuracy("coalitions"), run.accuracy("local")
+    if ours is None or local is None:
+        return []
+    return metrics.verdicts(run.names, ours, local, run.accuracy("global"))
+
+
+def sentence(run: Run) -> str:
+    """What training gave, in a sentence or two."""
+    local, everyone, ours = (run.accuracy(way) for way in ("local", "global", "coalitions"))
+    count = len(run.names)
+    parts = []
+    if local is not None and ours is not None:
+        parts.append(f"In coalitions, {int((ours > local).sum())} of {count} clients get a better model than alone")
+        mean = 100 * float(np.nanmean(ours - local))
+        parts[-1] += f" ({'+' if mean >= 0 else '−'}{abs(mean):.1f} points on average)."
+    if local is not None and everyone is not None:
+        worse = int((everyone < local).sum())
+        parts.append(
+            f"With everyone together, {worse} of {count} get a worse model than alone."
+            if worse
+            else "With everyone together, nobody gets a worse model than alone."
+        )
+    return " ".join(parts)
+
+
+def curve_rows(run: Run) -> list[dict[str, Any]]:
+    """For each coalition that gets a picture: its number and the mean accuracy of its clients by round and way."""
+    groups = _groups(run)
+    known = {way: _by_client(result) for way, result in run.results.items()}
+    pictures = []
+    for number, members in sorted(groups, key=lambda group: -len(group[1]))[:PICTURES]:
+        rows = []
+        for way, histories in known.items():
+            by_round: dict[int, list[float]] = defaultdict(list)
+            for name in members:
+                for round_, value in histories.get(name, ()):
+                    by_round[round_].append(value)
+            rounds = sorted(by_round)
+            for round_ in (rounds[i] for i in _thin(len(rounds))):
+                value = round(float(np.mean(by_round[round_])), 4)
+                rows.append({"round": round_, "way": WAYS[way], "accuracy": value})
+        if rows:
+            pictures.append({"coalition": number, "clients": len(members), "rows": rows})
+    return sorted(pictures, key=lambda picture: picture["coalition"])
+
+
+def domain(pictures: list[dict[str, Any]]) -> list[float]:
+    """One scale for all curves."""
+    values = [row["accuracy"] for picture in pictures for row in picture["rows"]]
+    return [max(0.0, min(values) - 0.02), min(1.0, max(values) + 0.02)]
+
+
+def _groups(run: Run) -> list[tuple[int, list[str]]]:
+    if run.collaboration is not None:
+        labels = run.collaboration.assignment
+        return [
+            (label + 1, [run.names[i] for i in np.flatnonzero(labels == label)]) for label in range(labels.max() + 1)
+        ]
+    result = run.results.get("coalitions")
+    return [(1, list(run.names))] if result is None else list(enumerate(result.coalitions, 1))
+
+
+def _by_client(result: TrainingResult) -> dict[str, list[tuple[int, float]]]:
+    """Rounds and accuracies of each client, of its personal model where there is one."""
+    key = "accuracy" if result.personal_accuracy is None else "personal_accuracy"
+    found: dict[str, list[tuple[int, float]]] = defaultdict(list)
+    for row in result.history:
+        if row.get(key) is not None:
+            found[row["client"]].append((int(row["round"]), float(row[key])))
+    return found
+
+
+def _thin(count: int) -> list[int]:
+    """At most `POINTS` positions, first and last among them."""
+    return sorted(set(np.linspace(0, count - 1, min(count, POINTS)).round().astype(int).tolist())) if count else []
