@@ -2,7 +2,7 @@
 
 from fedcollab.coalitions.collaboration import Collaboration
 from fedcollab.coalitions.objective import objective
-from fedcollab.coalitions.path import c_path
+from fedcollab.coalitions.path import CPath, c_path
 from fedcollab.coalitions.solve import solve
 
-__all__ = ["Collaboration", "c_path", "objective", "solve"]
+__all__ = ["CPath", "Collaboration", "c_path", "objective", "solve"]

@@ -22,11 +22,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fedcollab.artefact import read_json, write_json
 from fedcollab.coalitions.constraints import read_constraints
 from fedcollab.coalitions.exact import LISTED, WIDEST, prove
 from fedcollab.coalitions.feasible import refuse_impossible
@@ -75,11 +77,14 @@ class Segment:
             "objective": self.objective,
             "proven": self.proven,
             "coalitions": self.coalitions,
+            "assignment": self.assignment,
+            "slope": self.slope,
+            "intercept": self.intercept,
         }
 
 
 @dataclass(frozen=True, eq=False)
-class Path(Sequence[Segment]):
+class CPath(Sequence[Segment]):
     """The segments from C = 0 to infinity. `limits` are the C between which the suggestion is looked for."""
 
     segments: tuple[Segment, ...]
@@ -113,6 +118,35 @@ class Path(Sequence[Segment]):
         low, high = max(segment.c_low, self.limits[0]), min(segment.c_high, self.limits[1])
         return float(np.log(high / low)) if high > low else 0.0
 
+    def save(self, path: str | Path) -> None:
+        """Write the path as JSON, the suggested segment's position beside it."""
+        position = self.segments.index(self.suggested)
+        segments = [segment.as_dict() for segment in self.segments]
+        write_json(path, "path", {"suggested": position, "limits": list(self.limits), "segments": segments})
+
+    @classmethod
+    def load(cls, path: str | Path) -> CPath:
+        """Read a path that `save` wrote."""
+        content = read_json(path, "path")
+        try:
+            segments = tuple(
+                Segment(
+                    c_low=float(part["c_low"]),
+                    c_high=np.inf if part["c_high"] is None else float(part["c_high"]),
+                    assignment=np.array(part["assignment"], dtype=np.int64),
+                    coalitions=part["coalitions"],
+                    slope=float(part["slope"]),
+                    intercept=float(part["intercept"]),
+                    proven=bool(part["proven"]),
+                    C=float(part["C"]),
+                )
+                for part in content["segments"]
+            )
+            low, high = content["limits"]
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(f"`{path}` is not a complete path file ({error})") from None
+        return cls(segments, (float(low), float(high)))
+
 
 def c_path(
     distances: Any,
@@ -125,7 +159,7 @@ def c_path(
     cannot_link: Iterable[Iterable[Any]] = (),
     min_size: int = 1,
     max_size: int | None = None,
-) -> Path:
+) -> CPath:
     """The best partition for every C > 0, each with its interval, and a suggested C. Arguments as for `solve`.
 
     >>> near, far = 0.05, 0.9
@@ -146,7 +180,7 @@ def c_path(
         refuse_impossible(inputs, constraints)
     limits = natural_limits(inputs, getattr(distances, "stderr", None))
     segments = [_segment(instance, inputs, *part, limits) for part in tracer.envelope()]
-    return Path(tuple(segments), limits)
+    return CPath(tuple(segments), limits)
 
 
 def natural_limits(inputs: Inputs, stderr: ArrayLike | None = None) -> tuple[float, float]:
