@@ -105,6 +105,8 @@ def paper_permutations(classes: int, swapped: int) -> Ints:
 
 def check_permutations(permutations: Sequence[Sequence[int]], classes: int) -> Ints:
     """Permutations that were given, one row a type."""
+    if np.ndim(permutations) == 0 or len(permutations) == 0:
+        raise InputError(f"`permutations` (={permutations!r}) must be a list of rows, one a type")
     for row in permutations:
         if np.ndim(row) != 1 or sorted(row) != list(range(classes)):
             raise InputError(f"`permutations` has the row {row!r}; expected each of 0 to {classes - 1} once")

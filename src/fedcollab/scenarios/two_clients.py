@@ -5,9 +5,9 @@ with mixes a and b spread evenly over each; at distance d
 
     client 0 has (1 + d)/2 a + (1 - d)/2 b,    client 1 has (1 - d)/2 a + (1 + d)/2 b,
 
-so that the total variation distance is exactly d for every d in [0, 1], at 0 both have all labels alike, at 1 they share
-none, and neither client's part differs from the other's. Figure 1(a) varies d at one quantity (`DISTANCES` at 400),
-Figure 1(b) the quantity at one distance (`QUANTITIES` at 0.8).
+so that the total variation distance is exactly d for every d in [0, 1]: at 0 both have all labels alike, at 1 they
+share none, and the two have mirrored parts. Figure 1(a) varies d at one quantity (`DISTANCES` at 400), Figure 1(b) the
+quantity at one distance (`QUANTITIES` at 0.8).
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ def members(archive: Path, names: Sequence[str]) -> Iterator[tuple[bytes, str]]:
                 if content is not None:
                     found[name] = content.read()
     except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
-        raise InputError(f"`{archive}` cannot be unpacked: {error}") from None
+        raise InputError(f"`{archive}` cannot be unpacked: {(str(error) or 'damaged').splitlines()[0]}") from None
     for name in names:
         if name not in found:
             raise InputError(f"`{archive}` lacks {name}")
