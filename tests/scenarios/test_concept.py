@@ -86,6 +86,8 @@ def test_own_permutations(numbered: Pool) -> None:
         ({"swapped": 4}, r"`swapped` \(=4\) must be a whole number of at least 0 and of at most 3"),
         ({"permutations": [[0, 1, 1]]}, r"`permutations` has the row \[0, 1, 1\]; expected each of 0 to 2 once"),
         ({"permutations": [[0, 1, 2]], "swapped": 2}, "must not be given together"),
+        ({"permutations": [[0, "a", 2]]}, r"`permutations` has the row \[0, 'a', 2\]"),
+        ({"permutations": [[0, 1], [0]]}, r"`permutations` has the row \[0, 1\]"),
         ({"permutations": 3}, r"`permutations` \(=3\) must be a list of rows"),
         ({"permutations": []}, r"`permutations` \(=\[\]\) must be a list of rows"),
     ],

@@ -187,6 +187,7 @@ def test_a_source_that_fails_names_the_next(toy: DataSet, monkeypatch: pytest.Mo
     assert "toy: the address failed: no route; next to try: the mirror" in lines
     assert any("the mirror failed" in line and "md5" in line and "next to try: the package" in line for line in lines)
     assert not (cache_folder() / "toy" / "raw").exists()
+    assert images("toy").labels.tolist() == [0, 1, 0, 1]
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache_folder() / "other"))
     monkeypatch.setitem(DATA_SETS, "toy", replace(toy, sources=(first,)))
     with pytest.raises(
@@ -233,6 +234,33 @@ def test_a_missing_program_is_named(
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(SourceError, match=r"`(apt-get|npm)` is not on this machine"):
         fetch(tmp_path, silent)
+
+
+def program(folder: Path, name: str, script: str) -> None:
+    """A program of one's own, to stand for a package manager."""
+    write(folder / name, f"#!/bin/sh\n{script}\n".encode()).chmod(0o755)
+
+
+def test_debian_package_is_unpacked_without_installing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    programs = tmp_path / "bin"
+    program(programs, "apt-get", 'test "$1 $2" = "download data-toy" && echo > data-toy_1_all.deb')
+    program(programs, "dpkg-deb", 'test "$1" = -x && mkdir -p usr/share/toy && echo toy > usr/share/toy/toy.bin')
+    monkeypatch.setenv("PATH", str(programs), prepend=":")
+    debian_package("data-toy", "usr/share/toy")(tmp_path, silent)
+    assert (tmp_path / "toy.bin").read_text() == "toy\n"
+    program(programs, "apt-get", "echo 'E: Unable to locate package' >&2; exit 100")
+    with pytest.raises(SourceError, match=r"`apt-get download data-toy` failed: E: Unable to locate package; `apt-get"):
+        debian_package("data-toy", "usr/share/toy")(tmp_path, silent)
+
+
+def test_npm_package_gives_the_named_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "package" / "toy.bin")
+    with tarfile.open(tmp_path / "toy-1.tgz", "w:gz") as tar:
+        tar.add(tmp_path / "package", "package")
+    program(tmp_path / "bin", "npm", f"cp {tmp_path}/toy-1.tgz .")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
+    npm_package("toy@1", ("toy.bin",))(tmp_path, silent)
+    assert (tmp_path / "toy.bin").read_bytes() == CONTENT
 
 
 def test_members_takes_only_what_is_named(tmp_path: Path) -> None:

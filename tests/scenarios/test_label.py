@@ -129,6 +129,8 @@ def test_fashion_mnist_is_normalised(real: Callable[[str], Images]) -> None:
         ({"quantity": [4, 4, 4]}, r"`quantity` \(=\[4, 4, 4\]\) must be one number, one per type \(2\)"),
         ({"quantity": 1}, r"`quantity` \(=1\) must be a whole number of at least 2"),
         ({"quantity": "many"}, r"`quantity` \(='many'\) must be a whole number"),
+        ({"quantity": [4, [4]]}, r"`quantity` \(=\[4\]\) must be a whole number"),
+        ({"mixes": [[1, 1], [1]]}, r"`mixes` has shape \(0,\)"),
         ({"test": None}, "`test` must be given for 2 types on `numbered`"),
         ({"quantity": 4000}, "lower `quantity`, `test` or `clients`"),
         ({"aplha": 1}, r"scenario label-shift: `option` \(='aplha'\) must be one of: clients, mixes, quantity, test"),

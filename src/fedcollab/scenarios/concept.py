@@ -7,21 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from fedcollab.errors import InputError, number
+from fedcollab.scenarios import label
 from fedcollab.scenarios.data import Images
 from fedcollab.scenarios.deal import Floats, Ints
 from fedcollab.scenarios.scenario import Scenario, label_shares, make_clients
 from fedcollab.scenarios.sizes import PerClient, Sizes, block_types, default_sizes, per_client
 
-PIXELS = {
-    "model": "mlp",
-    "lr": 0.1,
-    "rounds": 200,
-    "batch_size": 32,
-    "local_epochs": 1,
-    "C": 8.0,
-    "discriminator_lr": 0.01,
-    "encoder": "pixels",
-}
+PIXELS = {**label.SETTINGS, "C": 8.0}
 SETTINGS = {**PIXELS, "model": "resnet18", "lr": 0.001, "discriminator_lr": 0.05, "encoder": "resnet18"}
 
 SIZES: dict[str, Sizes] = {  # small clients keep e^-3 of their training samples, rounded per label
@@ -60,7 +52,7 @@ def concept_shift(
     shares = label_shares(data)
     made = make_clients(
         data,
-        np.tile(shares, (clients, 1)),
+        np.tile(shares, (len(types), 1)),
         per_client("quantity", sizes, types, least=2),
         per_client("test", held, types, least=0),
         seed=seed,
@@ -105,10 +97,11 @@ def paper_permutations(classes: int, swapped: int) -> Ints:
 
 def check_permutations(permutations: Sequence[Sequence[int]], classes: int) -> Ints:
     """Permutations that were given, one row a type."""
-    if np.ndim(permutations) == 0 or len(permutations) == 0:
+    if not isinstance(permutations, (list, tuple, np.ndarray)) or len(permutations) == 0:
         raise InputError(f"`permutations` (={permutations!r}) must be a list of rows, one a type")
     for row in permutations:
-        if np.ndim(row) != 1 or sorted(row) != list(range(classes)):
+        known = isinstance(row, (list, tuple, np.ndarray)) and all(isinstance(item, (int, np.integer)) for item in row)
+        if not known or sorted(row) != list(range(classes)):
             raise InputError(f"`permutations` has the row {row!r}; expected each of 0 to {classes - 1} once")
     return np.array(permutations, dtype=np.int64)
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fedcollab.errors import InputError, number
+from fedcollab.scenarios import label
 from fedcollab.scenarios.data import Images
 from fedcollab.scenarios.rotate import rotate
 from fedcollab.scenarios.scenario import Scenario, label_shares, make_clients
@@ -46,14 +47,14 @@ def feature_shift(
 
     The distances between rotated distributions have no closed form: `truth` is None.
     """
-    if np.ndim(angles) != 1 or len(angles) == 0:
+    if not isinstance(angles, (list, tuple, np.ndarray)) or len(angles) == 0:
         raise InputError(f"`angles` (={angles!r}) must be a list of degrees, one a type")
     turns = [number("angles", angle) for angle in angles]
     types = block_types(clients, len(turns))
     sizes, held = default_sizes(data.name, SIZES, quantity, test, kinds=len(turns))
     made = make_clients(
         data,
-        np.tile(label_shares(data), (clients, 1)),
+        np.tile(label_shares(data), (len(types), 1)),
         per_client("quantity", sizes, types, least=2),
         per_client("test", held, types, least=0),
         seed=seed,
@@ -61,5 +62,6 @@ def feature_shift(
         types=types,
         images=lambda pixels, kind: rotate(pixels, turns[kind]),
     )
-    settings = {**SETTINGS, "dataset": data.name, "classes": len(data.classes)}
+    usual = SETTINGS if data.pixels.shape[1] == 3 else label.SETTINGS
+    settings = {**usual, "dataset": data.name, "classes": len(data.classes)}
     return Scenario("feature-shift", made, tuple(types.tolist()), None, settings, seed)

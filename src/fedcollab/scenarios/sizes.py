@@ -19,14 +19,14 @@ def block_types(clients: int, kinds: int) -> Ints:
     >>> block_types(5, 2).tolist()
     [0, 0, 0, 1, 1]
     """
-    number("clients", clients, at_least=kinds, whole=True)
-    return np.array([min(kinds - 1, client * kinds // clients) for client in range(clients)])
+    count = int(number("clients", clients, at_least=kinds, whole=True))
+    return np.arange(count) * kinds // count
 
 
 def per_client(argument: str, value: PerClient, types: Ints, *, least: int) -> Ints:
     """One whole number for each client, from one for all, one per type or one per client."""
     kinds = int(types.max()) + 1
-    values = [value] if np.ndim(value) == 0 else list(value)  # type: ignore[arg-type]
+    values = list(value) if isinstance(value, (list, tuple, np.ndarray)) else [value]
     checked = np.array([int(number(argument, item, at_least=least, whole=True)) for item in values], dtype=np.int64)
     if len(checked) == 1:
         return np.repeat(checked, len(types))

@@ -107,6 +107,8 @@ class Images:
             )
         if not len(self.mean) == len(self.std) == self.pixels.shape[1]:
             raise InputError(f"`mean` and `std` of `{self.name}` must have one number per channel")
+        if len(self.labels) == 0:
+            raise InputError(f"`labels` of `{self.name}` is empty")
         if self.labels.min() < 0 or self.labels.max() >= len(self.classes):
             raise InputError(f"`labels` of `{self.name}` must be from 0 to {len(self.classes) - 1}")
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from fedcollab.artefact import read_json, write_json
 from fedcollab.errors import InputError, choose
+from fedcollab.progress import bar
 from fedcollab.scenarios.data.base import Arrays, DataSet, Images, Say, silent
 from fedcollab.scenarios.data.cifar10 import CIFAR_10
 from fedcollab.scenarios.data.cifar100 import CIFAR_100
@@ -104,14 +105,16 @@ def get(name: str, source: str | Path | None = None, say: Say = silent) -> Place
             raise InputError(f"`--from` (='{source}') must be a folder")
         if data.find(folder) is None:
             raise InputError(f"`--from` (='{source}') has no {name}; expected {data.expected()}")
-        _decoded(data, folder)
+        with bar(f"{name}: reading and checking", quiet=say is silent):
+            _decoded(data, folder)
         return Place("cache", cache_folder() / name)
     here = place(name)
     if here is not None:
-        if here.kind == "cache":
-            verify(data)
-        else:
-            arrays(name)
+        with bar(f"{name}: reading and checking", quiet=say is silent or here.path is None):
+            if here.kind == "cache":
+                verify(data)
+            else:
+                arrays(name)
         say(f"{name} is here already: {here.kind}{f' ({here.path})' if here.path else ''}")
         return here
     raw = cache_folder() / name / "raw"
@@ -121,9 +124,8 @@ def get(name: str, source: str | Path | None = None, say: Say = silent) -> Place
         say(f"{name}: trying {origin.name}")
         try:
             origin.fetch(raw, say)
-            if data.find(raw) is None:
-                raise SourceError(f"it gave no {data.expected()}")
-            _decoded(data, raw)
+            with bar(f"{name}: reading and checking", quiet=say is silent):
+                _fetched(data, raw)
         except InputError as error:
             following = data.sources[position + 1].name if position + 1 < len(data.sources) else "your own folder"
             say(f"{name}: {origin.name} failed: {error}; next to try: {following}")
@@ -135,6 +137,19 @@ def get(name: str, source: str | Path | None = None, say: Say = silent) -> Place
         f"`dataset` (={name!r}) could not be got: {'; '.join(failures)}; next to try: put {data.expected()} into a "
         f"folder and run `fedcollab data get {name} --from FOLDER`"
     )
+
+
+def _fetched(data: DataSet, folder: Path) -> None:
+    """Decode what a source gave; files that turn out to be something else must not stand in the next one's way."""
+    found = data.find(folder)
+    if found is None:
+        raise SourceError(f"it gave no {data.expected()}")
+    try:
+        _decoded(data, folder)
+    except InputError:
+        for path in found[1]:
+            path.unlink(missing_ok=True)
+        raise
 
 
 def verify(data: DataSet) -> None:
