@@ -92,7 +92,7 @@ def validate(message: Message, silo: Silo) -> Message:
 
 
 def descend(part: Part, w: Tensor, silo: Silo) -> Tensor:
-    """w - step * gradient of the mean loss over the client's training samples of each model; w is (models, rows, D+1)."""
+    """w - step * gradient of the mean loss over the client's training samples; w is (models, rows, D + 1)."""
     head = find(part.head)
     x, y = tensors(silo)
     updated = torch.empty_like(w)

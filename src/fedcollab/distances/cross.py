@@ -36,7 +36,7 @@ Replies = dict[str, Message]
 
 @dataclass(frozen=True)
 class Settings:
-    """folds, rounds; cap: training samples a side at most; repeats: splits of a pair at most (large pairs take fewer)."""
+    """`cap`: training samples a side at most; `repeats`: splits of a pair at most (large pairs take fewer)."""
 
     head: str = "free"
     folds: int = 5

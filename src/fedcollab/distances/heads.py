@@ -4,7 +4,7 @@ Every head reads a sample through x~ = (x / sigma, 1) and holds one weight row o
 
     free        f(x, y) = 1[x~ . (W_0 + W_{1+y}) > 0]    any share of each class's feature space: C-divergence
     features    f(x)    = 1[x~ . W_0 > 0]                the same without the label: H-delta-H
-    hypothesis  f(x, y) = 1[h(x) = y], h(x) = argmax_k x~ . W_k    only what makes a classifier right here and wrong there
+    hypothesis  f(x, y) = 1[h(x) = y], h(x) = argmax_k x~ . W_k    what makes a classifier right here, wrong there
 
 `sigma` is the root mean square length of x in the two clients, so that one step size fits pixels and tables. A head has
 `outputs` per sample, linear in its weights; `residual` is the derivative of the loss with respect to them.
