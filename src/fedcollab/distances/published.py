@@ -156,8 +156,14 @@ def watch(
     pairs: int,
     settings: Settings,
     request: Request,
+    *,
+    settle: bool = False,
 ) -> tuple[Floats, NDArray[np.int64]]:
-    """The loop that both ways share: advance the active pairs, validate every so often, stop each at its patience."""
+    """The loop that both ways share: advance the active pairs, validate every so often, stop each at its patience.
+
+    With `settle`, a pair that has reached 1, which nothing can better, is not computed further: its rounds are counted
+    as if it had been.
+    """
     best, stale = np.full(pairs, -np.inf), np.zeros(pairs, dtype=np.int64)
     taken = np.zeros(pairs, dtype=np.int64)
     active = np.arange(pairs)
@@ -171,6 +177,11 @@ def watch(
         best[active] = np.where(better, value, best[active])
         stale[active] = np.where(better, 0, stale[active] + 1)
         active = active[stale[active] < settings.patience]
+        if settle:
+            done = best[active] >= 1.0
+            left = np.minimum(settings.rounds - round_ - 1, settings.every * (settings.patience - stale[active[done]]))
+            taken[active[done]] += left
+            active = active[~done]
         request.progress(pairs - len(active), pairs)
         if not len(active):
             break

@@ -29,7 +29,7 @@ from fedcollab.distances.published import Active, Settings, watch
 from fedcollab.runtime.silo import Silo
 from fedcollab.runtime.vectorised import Vectorised
 
-BUDGET = 64 * 2**20  # bytes of one working array
+BUDGET = 2 * 2**20
 
 
 def run(request: Request, settings: Settings, tasks: Mapping[str, Task]) -> tuple[Floats, NDArray[np.int64]]:
@@ -47,7 +47,7 @@ def watch_stacked(
     """The clients' own functions on stacked pairs, some pairs at a time."""
     classes = request.classes if settings.labels else 0
     start = initial(request.seed, request.features, classes, settings.hidden)
-    size = max(1, 4 * BUDGET // (4 * parameters(request.features, classes, settings.hidden)))
+    size = max(1, 128 * BUDGET // (4 * parameters(request.features, classes, settings.hidden)))
     best, taken = np.empty(len(request.pairs)), np.empty(len(request.pairs), dtype=np.int64)
     mine = places(request.pairs)
     device = next(iter(silos.values())).device
@@ -67,7 +67,7 @@ def watch_stacked(
                 total[at] += algorithm1.accuracy(tasks[name], w[at], own, silos[name])
             return total[active] - 1.0
 
-        best[chunk], taken[chunk] = watch(advance, balanced, len(chunk), settings, request)
+        best[chunk], taken[chunk] = watch(advance, balanced, len(chunk), settings, request, settle=True)
     return best, taken
 
 
@@ -83,7 +83,7 @@ def watch_span(
 ) -> tuple[Floats, NDArray[np.int64]]:
     """All pairs in the span of their training samples."""
     state = Span(request, settings, tasks, silos)
-    return watch(state.advance, state.balanced, len(request.pairs), settings, request)
+    return watch(state.advance, state.balanced, len(request.pairs), settings, request, settle=True)
 
 
 class Span:
