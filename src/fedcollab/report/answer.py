@@ -107,9 +107,9 @@ def _sure(run: Run, rows: list[ClientRow], moved: dict[str, Any] | None) -> list
             lines.append(f"This C was set by hand; fedcollab would suggest {figure(other['C'])} ({other['count']} coalitions).")
     loose = weakest(rows, collaboration.objective)
     if loose is not None:
-        sure = "nearly as good there" if loose["share"] < 1 else "clearly better here"
+        only = "only " if loose["share"] < 1 else ""
         lines.append(
-            f"The closest call is {loose['name']}: {loose['closest'].lower()} would make the total "
-            f"{loose['share']:.2g} % worse, so it is {sure}."
+            f"The closest call is {loose['name']}: {loose['closest'].lower()} would make the total {only}"
+            f"{loose['share']:.2g} % worse."
         )
     return lines

@@ -71,16 +71,15 @@ def matrix(
     what = "Distance" if field == "d" else "Standard error"
     data = alt.Data(name="cells") if live else alt.Data(values=cells(distances))
     frames = alt.Data(name="blocks") if live else alt.Data(values=blocks(assignment))
-    axis = alt.Axis(
-        values=[position + 0.5 for position in range(count)] if count <= NAMED else [],
-        labelExpr="names[order[floor(datum.value)]]",
-        labelLimit=110,
-        labelOverlap=False,
-        grid=False,
-        ticks=False,
-        domain=False,
-        title=None,
-    )
+    named: dict[str, Any] = {
+        "values": [position + 0.5 for position in range(count)] if count <= NAMED else [],
+        "labelExpr": "names[order[floor(datum.value)]]",
+        "labelLimit": 110,
+        "grid": False,
+        "ticks": False,
+        "domain": False,
+        "title": None,
+    }
     place = alt.Scale(domain=[0, count], nice=False, zero=False)
     down = alt.Scale(domain=[0, count], nice=False, zero=False, reverse=True)
     colour = alt.Scale(scheme=theme.MATRIX, domain=[0, top], reverse=True)
@@ -96,11 +95,12 @@ def matrix(
             distance="datum.i == datum.j ? 'the same client' : isValid(datum.d) ? format(datum.d, '.3f') : 'not measured'",
             uncertainty="isValid(datum.e) ? '± ' + format(1.645 * datum.e, '.3f') + ' (90 % interval)' : 'not known'",
         )
+        .transform_filter("datum.i != datum.j" if field == "e" else "true")
         .mark_rect(invalid=None, stroke=None)
         .encode(
-            x=alt.X("x:Q", scale=place, axis=axis.copy(deep=True)),
+            x=alt.X("x:Q", scale=place, axis=alt.Axis(**named, labelAngle=-90, labelOverlap=True)),
             x2="x2:Q",
-            y=alt.Y("y:Q", scale=down, axis=axis.copy(deep=True)),
+            y=alt.Y("y:Q", scale=down, axis=alt.Axis(**named, labelOverlap=True)),
             y2="y2:Q",
             color=alt.condition(
                 f"isValid(datum.{field})",
@@ -188,7 +188,7 @@ def bounds(rows: Rows | None, count: int) -> alt.LayerChart:
             scale=alt.Scale(domain=list(theme.PARTS), range=list(theme.PARTS.values())),
             legend=alt.Legend(title=None),
         ),
-        order=alt.Order("part:N"),
+        order=alt.Order("key:O"),
         tooltip=tips,
     )
     tick = base.mark_tick(thickness=2.5, width={"band": 0.8}).encode(
@@ -204,11 +204,12 @@ def totals(rows: Rows | None) -> alt.LayerChart:
         y=alt.Y("way:N", title=None, sort=None, axis=alt.Axis(ticks=False, domain=False, labelLimit=150, labelPadding=6)),
         x=alt.X("value:Q", title=None, axis=None),
     )
+    room = base.transform_calculate(far="1.6 * datum.value").mark_point(opacity=0, tooltip=False).encode(x="far:Q")
     bar = base.mark_bar(cornerRadiusEnd=3, height=18).encode(
         color=alt.condition("datum.shown", alt.value(theme.WAYS["in coalitions"]), alt.value("#8a8f98"))
     )
     text = base.mark_text(align="left", dx=5, fontWeight=600).encode(text="label:N")
-    return alt.layer(bar, text)
+    return alt.layer(bar, text, room)
 
 
 def spread(rows: Rows) -> alt.Chart:
@@ -243,15 +244,17 @@ def quantities(rows: Rows) -> alt.Chart:
     wide = max(values) > 50 * min(values)
     return (
         alt.Chart(alt.Data(values=rows))
+        .transform_calculate(floor="1" if wide else "0")
         .mark_bar(color=theme.WAYS["in coalitions"], width={"band": 0.8})
         .encode(
             x=_client_axis(len(rows)),
             y=alt.Y(
                 "samples:Q",
                 title="Training samples" + (" (logarithmic)" if wide else ""),
-                scale=alt.Scale(type="log", domainMin=1, nice=False) if wide else alt.Scale(),
-                axis=alt.Axis(format="~s", tickCount=5),
+                scale=alt.Scale(type="log", domainMin=1) if wide else alt.Scale(),
+                axis=alt.Axis(format="~s", tickCount=4),
             ),
+            y2="floor:Q",
             tooltip=[
                 alt.Tooltip("name:N", title="Client"),
                 alt.Tooltip("samples:Q", title="Training samples", format=","),
@@ -264,14 +267,14 @@ def label_mix(rows: Rows, count: int, labels: Sequence[str]) -> alt.Chart:
     """Which share of a client's samples has which label."""
     return (
         alt.Chart(alt.Data(values=rows))
-        .mark_rect(stroke=None)
+        .mark_rect(stroke=None, color=theme.WAYS["in coalitions"])
         .encode(
             x=_client_axis(count),
             y=alt.Y("label:N", title="Label", sort=list(labels), axis=alt.Axis(ticks=False, domain=False, labelLimit=110)),
-            color=alt.Color(
+            opacity=alt.Opacity(
                 "share:Q",
-                scale=alt.Scale(scheme="cividis", domainMin=0),
-                legend=alt.Legend(title="Share of the client's samples", format="%", gradientLength=180),
+                scale=alt.Scale(domainMin=0, range=[0.04, 1]),
+                legend=alt.Legend(title="Share of its samples", format=".0%", titleLimit=300),
             ),
             tooltip=[
                 alt.Tooltip("name:N", title="Client"),
@@ -304,7 +307,7 @@ def gains(rows: Rows, count: int) -> alt.LayerChart:
     return alt.layer(reach, points)
 
 
-def curves(rows: Rows, domain: Sequence[float]) -> alt.Chart:
+def curves(rows: Rows, domain: Sequence[float], *, legend: bool = True) -> alt.Chart:
     """Mean test accuracy of a coalition's clients by round, for every way of training."""
     ways = [way for way in theme.WAYS if any(row["way"] == way for row in rows)]
     dash = {"alone": [2, 3], "everyone together": [7, 4], "in coalitions": [1, 0]}
@@ -314,8 +317,12 @@ def curves(rows: Rows, domain: Sequence[float]) -> alt.Chart:
         .encode(
             x=alt.X("round:Q", title="Round", axis=alt.Axis(grid=False, tickCount=5, tickMinStep=1)),
             y=alt.Y("accuracy:Q", title="Test accuracy", axis=alt.Axis(format=".0%", tickCount=5), scale=alt.Scale(domain=list(domain), nice=True)),
-            color=_way_colour(ways),
-            strokeDash=alt.StrokeDash("way:N", scale=alt.Scale(domain=ways, range=[dash[way] for way in ways]), legend=alt.Legend(title=None, symbolType="stroke")),
+            color=_way_colour(ways, legend),
+            strokeDash=alt.StrokeDash(
+                "way:N",
+                scale=alt.Scale(domain=ways, range=[dash[way] for way in ways]),
+                legend=alt.Legend(title=None, symbolType="stroke") if legend else None,
+            ),
             tooltip=[
                 alt.Tooltip("round:Q", title="Round"),
                 alt.Tooltip("way:N", title="Trained"),
@@ -325,11 +332,11 @@ def curves(rows: Rows, domain: Sequence[float]) -> alt.Chart:
     )
 
 
-def _way_colour(ways: Sequence[str]) -> alt.Color:
+def _way_colour(ways: Sequence[str], legend: bool = True) -> alt.Color:
     return alt.Color(
         "way:N",
         scale=alt.Scale(domain=list(ways), range=[theme.WAYS[way] for way in ways]),
-        legend=alt.Legend(title=None),
+        legend=alt.Legend(title=None) if legend else None,
     )
 
 

@@ -97,7 +97,7 @@ def closest(explanation: Explanation) -> Choice | None:
 
 
 def why(explanation: Explanation) -> str:
-    """Why a client is where it is, in two short sentences."""
+    """Why a client is where it is, in a sentence or two."""
     now, alone = explanation.now, explanation.alone
     if len(now.members) == 1:
         options = [choice for choice in explanation.elsewhere if choice.allowed]
@@ -107,24 +107,19 @@ def why(explanation: Explanation) -> str:
         saved, cost = now.generalisation - best.generalisation, best.shift
         if best.bound < now.bound:
             return (
-                f"It would gain a little in coalition {_number(best)}, but the clients there would lose more "
-                f"by taking it in."
+                f"It would gain {figure(now.bound - best.bound)} in coalition {_number(best)}, but the clients there would "
+                "lose more by taking it in."
             )
         return (
-            f"No coalition is worth it. Even the best one for it (coalition {_number(best)}) saves {figure(saved)} by "
-            f"more data, but costs {figure(cost)} because the data differ."
+            f"No partner is worth it: in coalition {_number(best)}, the best for it, more data would save {figure(saved)}, "
+            f"but differing data cost {figure(cost)}."
         )
-    saved = alone.generalisation - now.generalisation
-    text = (
-        f"More data saves it {figure(saved)} (from {figure(alone.generalisation)} to {figure(now.generalisation)}). "
-        f"Its partners' data differ "
-    )
+    saved = figure(alone.generalisation - now.generalisation)
     if now.shift <= SAME * alone.bound:
-        text += "hardly at all."
-    elif now.bound <= alone.bound:
-        text += f"a little, which costs {figure(now.shift)}: less than it saves."
-    else:
-        text += f"more, which costs {figure(now.shift)}. By itself it would be better off alone, but its partners gain more."
+        return f"More data saves it {saved}, and its partners' data hardly differ."
+    text = f"More data saves it {saved}; that its partners' data differ costs {figure(now.shift)}."
+    if now.bound > alone.bound:
+        text += " By itself it would be better off alone, but its partners gain more."
     return text
 
 
@@ -138,7 +133,7 @@ def _closest_words(choice: Choice | None, explanation: Explanation, objective: f
     if added <= 1e-9:
         return f"{place}: just as good in total."
     feels = "better" if own < 0 else "worse"
-    return f"{place}: the total bound would be {share} higher, its own {figure(abs(own))} {feels}."
+    return f"{place}: {share} worse in total, {figure(abs(own))} {feels} for itself."
 
 
 def _number(choice: Choice) -> int:

@@ -12,7 +12,7 @@ import numpy as np
 from markupsafe import Markup
 
 from fedcollab import __version__
-from fedcollab.report import theme, trained
+from fedcollab.report import charts, theme, trained
 from fedcollab.report.answer import answer
 from fedcollab.report.clients import client_rows
 from fedcollab.report.differences import distance_words
@@ -50,6 +50,7 @@ def render(run: Run) -> str:
         names=run.names,
         sections=SECTIONS,
         palette=len(theme.COALITIONS),
+        ways=theme.WAYS.items(),
         css=Markup(_file("page.css").replace("{{ badges }}", _badges())),
         js=Markup(_file("page.js")),
         runtime=Markup(_runtime()),
@@ -73,6 +74,7 @@ def render(run: Run) -> str:
                 "distance": packed(np.where(run.distances.observed, run.distances.matrix, np.nan)),
                 "error": packed(run.distances.stderr),
                 "slider": moved,
+                "blocks": [] if run.collaboration is None else charts.blocks(run.collaboration.assignment),
                 "palette": len(theme.COALITIONS),
             }
         ),

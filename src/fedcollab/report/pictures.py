@@ -43,7 +43,7 @@ def pictures(run: Run, moved: dict[str, Any] | None, *, live: bool) -> dict[str,
         made["gains"] = charts.gains(trained.gain_rows(run, place), count).properties(height=300)
         curves = trained.curve_rows(run)
         for picture in curves:
-            chart = charts.curves(picture["rows"], trained.domain(curves)).properties(height=190)
+            chart = charts.curves(picture["rows"], trained.domain(curves), legend=not live).properties(height=190)
             made[f"curve-{picture['coalition']}"] = chart
     return made
 

@@ -36,11 +36,9 @@ def slider(distances: Distances, path: CPath, collaboration: Collaboration | Non
     segments = list(path)
     matrix, quantities = distances.matrix, distances.quantities.astype(np.float64)
     count = len(quantities)
-    edges = [edge for segment in segments for edge in (segment.c_low, segment.c_high) if 0 < edge < math.inf]
-    ends = (min(edges, default=1.0) / MARGIN, max(edges, default=1.0) * MARGIN)
-    suggested = next((i for i, segment in enumerate(segments) if segment is path.suggested), None)
-    if suggested is None:
-        suggested = next(i for i, segment in enumerate(segments) if segment.c_low == path.suggested.c_low)
+    ends = _ends(segments)
+    wanted = path.suggested
+    suggested = next(i for i, segment in enumerate(segments) if segment.c_low == wanted.c_low)
     chosen = None
     if collaboration is not None:
         chosen = next((i for i, s in enumerate(segments) if s.c_low <= collaboration.C <= s.c_high), None)
@@ -50,10 +48,7 @@ def slider(distances: Distances, path: CPath, collaboration: Collaboration | Non
     shown = []
     for position in keep:
         segment = segments[position]
-        C = _representative(segment, ends)
-        if position == suggested:
-            C = float(getattr(segment, "C", C))
-        labels = np.asarray(segment.assignment, dtype=np.int64)
+        C, labels = _representative(segment, ends), np.asarray(segment.assignment, dtype=np.int64)
         if position == chosen and collaboration is not None:
             C, labels = collaboration.C, np.asarray(collaboration.assignment)
         shown.append(
@@ -69,7 +64,7 @@ def slider(distances: Distances, path: CPath, collaboration: Collaboration | Non
                     way: round(float(bound_terms(matrix, quantities, partition, C).sum()), 6)
                     for way, partition in (("path", labels), ("everyone", together), ("nobody", apart))
                 },
-                "proven": bool(getattr(segment, "optimal", getattr(segment, "proven", True))),
+                "proven": segment.proven,
             }
         )
     return {
@@ -109,8 +104,18 @@ def _widest(segments: list[Any], always: set[int | None], ends: tuple[float, flo
     return sorted(ranked[:most])
 
 
+def _ends(segments: list[Any]) -> tuple[float, float]:
+    """Where the scale of C is cut: beyond every change of coalitions and every segment's own C."""
+    inner = [edge for segment in segments for edge in (segment.c_low, segment.c_high) if 0 < edge < math.inf]
+    own = [segment.C for segment in segments if 0 < segment.C < math.inf]
+    low, high = min([*inner, *own], default=1.0), max([*inner, *own], default=1.0)
+    return low / MARGIN, high * MARGIN
+
+
 def _representative(segment: Any, ends: tuple[float, float]) -> float:
-    """The middle of a segment on the logarithmic scale."""
+    """The segment's own C, else its middle on the logarithmic scale."""
+    if 0 < segment.C < math.inf:
+        return float(segment.C)
     return math.sqrt(max(segment.c_low, ends[0]) * min(segment.c_high, ends[1]))
 
 

@@ -23,13 +23,17 @@ def headline(groups: Sequence[Sequence[str]], names: Sequence[str]) -> str:
     """Who should train with whom, as the beginning of a sentence."""
     count = len(groups)
     alone = sum(len(members) == 1 for members in groups)
-    if count == 1:
+    if len(names) == 1:
+        text = "There is one client: it trains alone"
+    elif count == 1:
         text = f"All {len(names)} clients should train together"
     elif alone == len(names):
         text = f"Each of the {len(names)} clients should train alone"
     else:
-        text = f"{len(names)} clients should train in {count} coalitions"
-        text += f" ({alone} of them a client of its own)" if alone else ""
+        grouped = count - alone
+        text = f"{len(names) - alone} of {len(names)} clients" if alone else f"{len(names)} clients"
+        text += f" should train in {grouped} coalition{'s' if grouped > 1 else ''}"
+        text += f", {alone} should train alone" if alone else ""
     return text
 
 

@@ -183,7 +183,7 @@
       });
       update();
     }
-    await draw("matrix-fixed", { cells: cells() });
+    await draw("matrix-fixed", { cells: cells(), blocks: data.blocks });
     for (const id of Object.keys(specs)) if (!views[id]) await draw(id, {});
     document.documentElement.dataset.ready = "yes";
   };
