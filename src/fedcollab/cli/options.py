@@ -75,11 +75,13 @@ def find_clients(
 
         return read_clients(clients, label, drop), {}
     from fedcollab import scenarios
+    from fedcollab.clients.data import is_table
 
     if scenario is None or not scenario.is_file():
         raise InputError(f"`SCENARIO` (={str(scenario)!r}) does not exist; expected a TOML file")
     made = scenarios.load(scenario)
-    return list(made.clients), {**made.settings, "scale": "none"}
+    scale = "auto" if is_table(made.clients[0].x) else "none"  # image scenarios come normalised
+    return list(made.clients), {**made.settings, "scale": scale}
 
 
 def parse_C(value: str) -> float | str:
