@@ -91,9 +91,14 @@ def now() -> str:
 
 
 def command() -> str:
-    """The command line that started this process, as a person would type it."""
-    program = Path(sys.argv[0]).name or "python"
-    return shlex.join([program, *sys.argv[1:]])
+    """The command line that started this process, as a person would type it.
+
+    Of an absolute path only the last part is kept: the run is shown to others, and where the data lie is not theirs to
+    know.
+    """
+    words = [Path(word).name if Path(word).is_absolute() else word for word in sys.argv[1:]]
+    program = Path(sys.argv[0]).name
+    return shlex.join(["fedcollab" if program in ("", "-c") else program, *words])
 
 
 def versions() -> dict[str, str]:
