@@ -22,11 +22,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path as FilePath
 from typing import Any, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fedcollab.artefact import read_json, write_json
 from fedcollab.coalitions.constraints import read_constraints
 from fedcollab.coalitions.exact import LISTED, WIDEST, prove
 from fedcollab.coalitions.feasible import refuse_impossible
@@ -79,7 +81,7 @@ class Segment:
 
 
 @dataclass(frozen=True, eq=False)
-class Path(Sequence[Segment]):
+class CPath(Sequence[Segment]):
     """The segments from C = 0 to infinity. `limits` are the C between which the suggestion is looked for."""
 
     segments: tuple[Segment, ...]
@@ -101,12 +103,51 @@ class Path(Sequence[Segment]):
     def containing(self, C: float) -> Segment:
         """The segment that this C lies in."""
         C = number("C", C, above=0)
-        return next(segment for segment in self.segments if C <= segment.c_high)
+        return next(segment for segment in self.segments if segment.c_high >= C)
 
     @property
     def suggested(self) -> Segment:
         """The widest segment within the limits; its `C` is the suggested C."""
         return max(self.segments, key=self.width)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {
+            "suggested": self.segments.index(self.suggested),
+            "suggested_C": self.suggested.C,
+            "limits": list(self.limits),
+            "segments": [segment.as_dict() for segment in self.segments],
+        }
+
+    def save(self, path: str | FilePath) -> None:
+        """Write the path as JSON."""
+        lines = [{"slope": part.slope, "intercept": part.intercept, "assignment": part.assignment} for part in self]
+        content = self.as_dict()
+        content["segments"] = [{**part, **line} for part, line in zip(content["segments"], lines, strict=True)]
+        write_json(path, "path", content)
+
+    @classmethod
+    def load(cls, path: str | FilePath) -> CPath:
+        """Read a path that `save` wrote."""
+        content = read_json(path, "path")
+        try:
+            segments = tuple(
+                Segment(
+                    c_low=float(part["c_low"]),
+                    c_high=np.inf if part["c_high"] is None else float(part["c_high"]),
+                    assignment=np.array(part["assignment"], dtype=np.int64),
+                    coalitions=part["coalitions"],
+                    slope=float(part["slope"]),
+                    intercept=float(part["intercept"]),
+                    proven=bool(part["proven"]),
+                    C=float(part["C"]),
+                )
+                for part in content["segments"]
+            )
+            low, high = content["limits"]
+            return cls(segments, (float(low), float(high)))
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(f"`{path}` is not a complete path file ({error})") from None
 
     def width(self, segment: Segment) -> float:
         """Width of a segment in log C, within the limits."""
@@ -125,7 +166,7 @@ def c_path(
     cannot_link: Iterable[Iterable[Any]] = (),
     min_size: int = 1,
     max_size: int | None = None,
-) -> Path:
+) -> CPath:
     """The best partition for every C > 0, each with its interval, and a suggested C. Arguments as for `solve`.
 
     >>> near, far = 0.05, 0.9
@@ -146,7 +187,7 @@ def c_path(
         refuse_impossible(inputs, constraints)
     limits = natural_limits(inputs, getattr(distances, "stderr", None))
     segments = [_segment(instance, inputs, *part, limits) for part in tracer.envelope()]
-    return Path(tuple(segments), limits)
+    return CPath(tuple(segments), limits)
 
 
 def natural_limits(inputs: Inputs, stderr: ArrayLike | None = None) -> tuple[float, float]:
@@ -164,7 +205,7 @@ def natural_limits(inputs: Inputs, stderr: ArrayLike | None = None) -> tuple[flo
     np.fill_diagonal(noise, 0)
     ceiling = (len(m) - 1) / save
     floor = float((noise @ m).sum() / total) / save
-    return min(max(floor, 1e-3 * ceiling), 0.999 * ceiling), ceiling
+    return float(min(max(floor, 1e-3 * ceiling), 0.999 * ceiling)), float(ceiling)
 
 
 def _segment(
@@ -281,4 +322,3 @@ class _Tracer:
         if C in (0.0, np.inf):
             return self.ends_proven
         return any(proven and abs(corner - C) <= 1e-9 * C for corner, proven in self.corners.items())
-
