@@ -37,9 +37,7 @@ def algorithm_2(D: Array, m: Array, C: float, rng: np.random.Generator) -> tuple
     return objective(D, m, p, C), p
 
 
-def best_of_restarts(
-    D: Array, m: Array, C: float, restarts: int, seed: int = 0
-) -> tuple[float, NDArray[np.int64]]:
+def best_of_restarts(D: Array, m: Array, C: float, restarts: int, seed: int = 0) -> tuple[float, NDArray[np.int64]]:
     """Algorithm 2 with restarts, as the paper uses it."""
     rng = np.random.default_rng(seed)
     return min((algorithm_2(D, m, C, rng) for _ in range(restarts)), key=lambda found: found[0])
@@ -59,7 +57,7 @@ def partitions(count: int) -> Iterator[list[int]]:
 
 
 def subset_programme(cost: dict[int, float], count: int) -> float:
-    """The plain dynamic programme over subsets: best(S) = min over T in S with its lowest client of f(T) + best(S - T)."""
+    """The plain dynamic programme: best(S) = min over T in S with the lowest client of S of f(T) + best(S - T)."""
     best = [0.0] + [float("inf")] * ((1 << count) - 1)
     for S in range(1, 1 << count):
         low = S & -S

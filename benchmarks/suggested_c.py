@@ -1,7 +1,7 @@
 """Which rule finds the right C? Consortia are simulated, distances are measured on them with noise, rules are counted.
 
-A pair's distance is measured as in Algorithm 1: balanced accuracy of a discriminator on the half of each client's samples
-that it was not trained on (binomial counts, success (1 + D) / 2), times two, minus one, clipped to [0, 1]. "best of 5"
+A pair's distance is measured as in Algorithm 1: balanced accuracy of a discriminator on the half of each client's
+samples that it was not trained on (binomial counts, success (1 + D) / 2), times two, minus one, clipped to [0, 1]. "best of 5"
 takes the largest of five measurements, as a discriminator that is validated several times does. Learning curves for
 the fitted C are a + c / sqrt(m) at m/4, m/2, m with c = 2 and hold-out noise.
 
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from fedcollab.coalitions import c_path
 from fedcollab.coalitions.bound import fit_C
-from fedcollab.coalitions.path import Path, Segment
+from fedcollab.coalitions.path import CPath, Segment
 
 CLIENTS = 12
 CONSORTIA = {
@@ -58,7 +58,7 @@ def curves(m: NDArray, rng: np.random.Generator) -> tuple[NDArray, NDArray]:
     return sizes, errors + rng.normal(0, 0.02, errors.shape)
 
 
-def widest_inner(path: Path) -> Segment:
+def widest_inner(path: CPath) -> Segment:
     inner = path[1:-1] or path[:]
     return max(inner, key=lambda part: np.log(part.c_high / part.c_low) if part.c_low > 0 else 0.0)
 

@@ -3,6 +3,19 @@
 from fedcollab.coalitions.collaboration import Collaboration
 from fedcollab.coalitions.objective import objective
 from fedcollab.coalitions.path import CPath, c_path
+from fedcollab.coalitions.place import Placement, place
 from fedcollab.coalitions.solve import solve
+from fedcollab.coalitions.stability import Stability, rationality, stability
 
-__all__ = ["CPath", "Collaboration", "c_path", "objective", "solve"]
+__all__ = [
+    "CPath",
+    "Collaboration",
+    "Placement",
+    "Stability",
+    "c_path",
+    "objective",
+    "place",
+    "rationality",
+    "solve",
+    "stability",
+]

@@ -49,7 +49,7 @@ def phi_empirical(alpha: ArrayLike, quantities: ArrayLike, C: float) -> float:
 
 
 def phi_rademacher(alpha: ArrayLike, quantities: ArrayLike, complexities: ArrayLike, delta: float) -> float:
-    """Weighted Rademacher form (appendix): sum_j alpha_j R_j + 3 sqrt( m/2 * max_j (alpha_j / m_j)^2 * log(2 / delta) ).
+    """Weighted Rademacher form (appendix): sum_j alpha_j R_j + 3 sqrt(m/2 max_j (alpha_j / m_j)^2 log(2 / delta)).
 
     `complexities` are the clients' own empirical Rademacher complexities
     R_j = E_sigma sup_h (2 / m_j) sum_{k <= m_j} sigma_k loss(h(x_k), y_k). Their weighted sum bounds the complexity of

@@ -7,9 +7,9 @@ m_S lies in (M1, M2]
                 >= [the same for A] + min over T with mass in (M1 - m_A, M2 - m_A] of sum_{t in T} r_t,
     r_t = C n_t / sqrt(M2) + (w_t + B_tA + K_t / 2) / M2 - y_t,
 taken over a grid of masses. The minimum is relaxed to a fractional knapsack, and that to any Lagrange multiplier of its
-mass: sum_t min(0, r_t + lambda m_t) - lambda (mass), lambda by bisection. B_tA are the pair costs of t with A, and K_t is the least that t pays for the mass that is
-still missing, M1 - m_A - m_t, taken from its nearest undecided units (a fractional knapsack; half of it, since every
-pair inside T has two sides).
+mass: sum_t min(0, r_t + lambda m_t) - lambda (mass), lambda by bisection. B_tA are the pair costs of t with A, and K_t
+is the least that t pays for the mass that is still missing, M1 - m_A - m_t, taken from its nearest undecided units (a
+fractional knapsack again; half of it, since every pair inside T has two sides).
 """
 
 from __future__ import annotations
@@ -164,8 +164,7 @@ class _Frontier:
 
 def _least(worth: Floats, masses: Floats, low: Floats, high: Floats, needed: Floats) -> Floats:
     """At most min sum of worth over sets of units with mass in (low, high], for each row; fine only up to `needed`."""
-    chosen = np.minimum(worth, 0.0)
-    best = chosen.sum(axis=1)
+    best: Floats = np.minimum(worth, 0.0).sum(axis=1)
     taken = (worth < 0) @ masses
     rows = np.flatnonzero((best <= needed) & ((taken > high) | (taken < low)))
     if rows.size == 0:

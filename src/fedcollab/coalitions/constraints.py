@@ -19,7 +19,7 @@ from fedcollab.errors import InputError, number
 
 @dataclass(frozen=True)
 class Constraints:
-    """Checked constraints, by position. `apart` holds the user's cannot-link pairs, `unobserved` the unmeasured ones."""
+    """Checked constraints, by position: `apart` are cannot-link pairs of the user, `unobserved` the unmeasured pairs."""
 
     together: tuple[tuple[int, ...], ...] = ()
     apart: tuple[tuple[int, int], ...] = ()
@@ -120,13 +120,15 @@ def _refuse_contradictions(constraints: Constraints, inputs: Inputs, count: int)
         raise InputError(f"`min_size` (={small}) must be at most `max_size` (={large})")
     if large is not None and small * -(-count // large) > count:
         raise InputError(
-            f"`min_size` (={small}) and `max_size` (={large}) conflict: {count} clients cannot be divided into such coalitions"
+            f"`min_size` (={small}) and `max_size` (={large}) conflict: "
+            f"{count} clients cannot be divided into such coalitions"
         )
     unit = constraints.units(count)
     for i, j in constraints.apart:
         if unit[i] == unit[j]:
             raise InputError(
-                f"`cannot_link` ({inputs.label(i)}, {inputs.label(j)}) conflicts with `must_link` {_link(constraints, inputs, i)}"
+                f"`cannot_link` ({inputs.label(i)}, {inputs.label(j)}) conflicts with "
+                f"`must_link` {_link(constraints, inputs, i)}"
             )
     if constraints.unobserved is not None:
         clash = np.argwhere(constraints.unobserved & (unit[:, None] == unit))
@@ -140,7 +142,8 @@ def _refuse_contradictions(constraints: Constraints, inputs: Inputs, count: int)
     if large is not None and sizes.max() > large:
         member = int(np.flatnonzero(unit == sizes.argmax())[0])
         raise InputError(
-            f"`must_link` {_link(constraints, inputs, member)} joins {sizes.max()} clients, more than `max_size` (={large})"
+            f"`must_link` {_link(constraints, inputs, member)} joins {sizes.max()} clients, "
+            f"more than `max_size` (={large})"
         )
     clash_units = constraints.conflicts(unit)
     if small > 1 and clash_units is not None:

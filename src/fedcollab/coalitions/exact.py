@@ -62,9 +62,7 @@ def prove(
     return _prove_enumerated(instance, known, upper, budget)
 
 
-def _prove_listed(
-    instance: Instance, known: Labels | None, upper: float, lines: tuple[Floats, Floats]
-) -> Proof:
+def _prove_listed(instance: Instance, known: Labels | None, upper: float, lines: tuple[Floats, Floats]) -> Proof:
     slope, intercept = lines
     cost = instance.C * slope + intercept
     count = instance.count
@@ -172,7 +170,7 @@ def _assemble(masks: Masks, reduced: Floats, count: int, gap: float) -> tuple[bo
             best, limit = list(chosen), spent
             return True
         units = [unit for unit in range(count) if free >> unit & 1]
-        unit = units[int(holds[np.ix_(rows, units)].sum(axis=0).argmin())] if len(rows) else units[0]
+        unit = units[int(holds[rows][:, units].sum(axis=0).argmin())] if len(rows) else units[0]
         for row in rows[holds[rows, unit]]:
             if spent + reduced[row] >= limit:
                 break

@@ -88,7 +88,7 @@ class Explanation:
         }
 
     def __str__(self) -> str:
-        company = _company(self.now.members, self.client)
+        company = names_in_words(self.now.members, self.client)
         place = f"trains with {company}" if company else "trains alone"
         lines = [
             f"{self.client} ({self.quantity:g} samples) {place}: bound {self.now.bound:.4g} "
@@ -101,7 +101,7 @@ class Explanation:
         for choice in self.elsewhere:
             allowed = "" if choice.allowed else "; not allowed"
             lines.append(
-                f"With {_company(choice.members, self.client)} it would be {_compare(choice, self.now)}{allowed}."
+                f"With {names_in_words(choice.members, self.client)} it would be {_compare(choice, self.now)}{allowed}."
             )
         return "\n".join(lines)
 
@@ -203,7 +203,8 @@ def _may(collaboration: Collaboration, client: int, group: int) -> bool:
     )
 
 
-def _company(members: tuple[Any, ...], client: Any) -> str:
+def names_in_words(members: tuple[Any, ...], client: Any) -> str:
+    """The others of a coalition, at most six of them by name."""
     others = [str(member) for member in members if member != client]
     return ", ".join(others[:6]) + (f" and {len(others) - 6} more" if len(others) > 6 else "")
 

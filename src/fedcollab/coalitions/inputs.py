@@ -101,7 +101,7 @@ def _check_matrix(matrix: Matrix) -> bool:
             row, column = np.argwhere(~((block >= 0) & (block <= 1)))[0]
             value = float(block[row, column])
             raise InputError(
-                f"`distances` (={value:g} at row {start + row}, column {column}) must be numbers of at least 0 and at most 1"
+                f"`distances` (={value:g} at row {start + row}, column {column}) must be at least 0 and at most 1"
             )
     diagonal = matrix.diagonal()
     if diagonal.any():
@@ -124,7 +124,7 @@ def _quantities(given: ArrayLike | None, count: int) -> Floats:
         raise InputError("`quantities` must be one number of samples per client") from None
     if quantities.shape != (count,):
         raise InputError(
-            f"`quantities` (shape {quantities.shape}) must hold one number for each of the {count} clients in `distances`"
+            f"`quantities` (shape {quantities.shape}) must hold one number for each of the {count} clients"
         )
     bad = np.flatnonzero(~(np.isfinite(quantities) & (quantities > 0)))
     if bad.size:

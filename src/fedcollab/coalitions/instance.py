@@ -69,7 +69,7 @@ class Instance:
         """L as a line in C for a partition of the units: (a, b) with L = a C + b."""
         sizes = np.bincount(labels, weights=self.sizes)
         masses = np.bincount(labels, weights=self.masses)
-        sums = np.bincount(labels, weights=self.own)
+        sums: Floats = np.bincount(labels, weights=self.own).astype(np.float64)
         sums += np.bincount(labels, weights=(self.pairs * (labels[:, None] == labels)).sum(axis=1)) / 2
         used = sizes > 0
         return float((sizes[used] / np.sqrt(masses[used])).sum()), float((sums[used] / masses[used]).sum())
@@ -112,7 +112,7 @@ def build_instance(inputs: Inputs, constraints: Constraints, C: float) -> Instan
         own = inner.diagonal().copy()
         pairs = inner + inner.T
         np.fill_diagonal(pairs, 0)
-    sizes, masses = np.bincount(unit).astype(np.float64), np.bincount(unit, weights=m)
+    sizes, masses = np.bincount(unit).astype(np.float64), np.bincount(unit, weights=m).astype(np.float64)
     clash = constraints.conflicts(unit)
     order = canonical_order(sizes, masses, own, pairs, clash)
     rank = np.empty_like(order)

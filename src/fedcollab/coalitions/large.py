@@ -252,7 +252,7 @@ class _Search:
         if self.clash is not None:
             member = np.zeros((len(self.m), K), dtype=np.float32)
             member[np.arange(len(self.m)), self.labels] = 1
-            foes = member.T @ (self.clash @ member)
+            foes = np.asarray(member.T @ (self.clash @ member), dtype=np.float32)
         joined = False
         while True:
             size = self.size[:, None] + self.size

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path as FilePath
 from typing import Any, overload
 
 import numpy as np
@@ -77,9 +77,6 @@ class Segment:
             "objective": self.objective,
             "proven": self.proven,
             "coalitions": self.coalitions,
-            "assignment": self.assignment,
-            "slope": self.slope,
-            "intercept": self.intercept,
         }
 
 
@@ -106,26 +103,31 @@ class CPath(Sequence[Segment]):
     def containing(self, C: float) -> Segment:
         """The segment that this C lies in."""
         C = number("C", C, above=0)
-        return next(segment for segment in self.segments if C <= segment.c_high)
+        return next(segment for segment in self.segments if segment.c_high >= C)
 
     @property
     def suggested(self) -> Segment:
         """The widest segment within the limits; its `C` is the suggested C."""
         return max(self.segments, key=self.width)
 
-    def width(self, segment: Segment) -> float:
-        """Width of a segment in log C, within the limits."""
-        low, high = max(segment.c_low, self.limits[0]), min(segment.c_high, self.limits[1])
-        return float(np.log(high / low)) if high > low else 0.0
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {
+            "suggested": self.segments.index(self.suggested),
+            "suggested_C": self.suggested.C,
+            "limits": list(self.limits),
+            "segments": [segment.as_dict() for segment in self.segments],
+        }
 
-    def save(self, path: str | Path) -> None:
-        """Write the path as JSON, the suggested segment's position beside it."""
-        position = self.segments.index(self.suggested)
-        segments = [segment.as_dict() for segment in self.segments]
-        write_json(path, "path", {"suggested": position, "limits": list(self.limits), "segments": segments})
+    def save(self, path: str | FilePath) -> None:
+        """Write the path as JSON."""
+        lines = [{"slope": part.slope, "intercept": part.intercept, "assignment": part.assignment} for part in self]
+        content = self.as_dict()
+        content["segments"] = [{**part, **line} for part, line in zip(content["segments"], lines, strict=True)]
+        write_json(path, "path", content)
 
     @classmethod
-    def load(cls, path: str | Path) -> CPath:
+    def load(cls, path: str | FilePath) -> CPath:
         """Read a path that `save` wrote."""
         content = read_json(path, "path")
         try:
@@ -143,9 +145,14 @@ class CPath(Sequence[Segment]):
                 for part in content["segments"]
             )
             low, high = content["limits"]
+            return cls(segments, (float(low), float(high)))
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"`{path}` is not a complete path file ({error})") from None
-        return cls(segments, (float(low), float(high)))
+
+    def width(self, segment: Segment) -> float:
+        """Width of a segment in log C, within the limits."""
+        low, high = max(segment.c_low, self.limits[0]), min(segment.c_high, self.limits[1])
+        return float(np.log(high / low)) if high > low else 0.0
 
 
 def c_path(
@@ -198,7 +205,7 @@ def natural_limits(inputs: Inputs, stderr: ArrayLike | None = None) -> tuple[flo
     np.fill_diagonal(noise, 0)
     ceiling = (len(m) - 1) / save
     floor = float((noise @ m).sum() / total) / save
-    return min(max(floor, 1e-3 * ceiling), 0.999 * ceiling), ceiling
+    return float(min(max(floor, 1e-3 * ceiling), 0.999 * ceiling)), float(ceiling)
 
 
 def _segment(
@@ -315,4 +322,3 @@ class _Tracer:
         if C in (0.0, np.inf):
             return self.ends_proven
         return any(proven and abs(corner - C) <= 1e-9 * C for corner, proven in self.corners.items())
-

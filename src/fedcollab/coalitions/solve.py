@@ -80,7 +80,7 @@ def solve(
         found = solve_instance(instance, method, restarts, seed)
         if found.labels is None:
             refuse_impossible(inputs, constraints)
-        found = Found(instance.to_clients(found.labels), found.lower, found.optimal, found.method)  # type: ignore[arg-type]
+        found = Found(instance.to_clients(found.labels), found.lower, found.optimal, found.method)
     return _collaboration(inputs, constraints, C, found)
 
 

@@ -28,7 +28,7 @@ def spread(values: Floats) -> Floats:
 
 
 def subset_lines(instance: Instance) -> tuple[Floats, Floats]:
-    """f(S) of every subset as a line in C: slope n_S / sqrt(m_S) and intercept V_S / m_S; not admissible is infinite."""
+    """f(S) of every subset as a line in C: slope n_S / sqrt(m_S) and intercept V_S / m_S; barred ones are infinite."""
     count = instance.count
     sizes, masses, sums = spread(instance.sizes), spread(instance.masses), np.zeros(1 << count)
     barred = np.zeros(1 << count, dtype=bool)

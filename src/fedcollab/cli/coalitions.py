@@ -1,0 +1,240 @@
+"""`fedcollab solve`, `explain` and `path`: the coalitions stage on the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fedcollab.cli.options import parse_C, print_json, several
+from fedcollab.errors import InputError
+
+if TYPE_CHECKING:
+    from fedcollab.coalitions import Collaboration, CPath
+    from fedcollab.coalitions.explain import Explanation
+
+_input = several(
+    click.argument("distances", required=False, type=click.Path(path_type=Path)),
+    click.option("--matrix", type=click.Path(path_type=Path), help="CSV with an N x N matrix in [0, 1], instead."),
+    click.option("--quantities", type=click.Path(path_type=Path), help="CSV with the samples of each client."),
+    click.option("--must-link", multiple=True, metavar="A,B", help="Clients that must train together; repeatable."),
+    click.option("--cannot-link", multiple=True, metavar="A,B", help="Clients that may not; repeatable."),
+    click.option("--min-size", default=1, show_default=True, help="Fewest clients of a coalition."),
+    click.option("--max-size", type=int, help="Most clients of a coalition."),
+    click.option("--seed", default=0, show_default=True, help="Everything random is derived from it."),
+)
+_json = click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output, for programs.")
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  fedcollab solve distances.json -o collaboration.json
+  fedcollab solve distances.json --C auto --cannot-link north,south
+  fedcollab solve --matrix D.csv --quantities m.csv --method exact --json"""
+)
+@_input
+@click.option("--C", "C", default="10", show_default=True, help="Weight of the data quantity, or `auto`.")
+@click.option("--method", default="auto", show_default=True, help="auto, local or exact.")
+@click.option("--restarts", default=100, show_default=True, help="Restarts of the local search.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Save the answer to this file.")
+@_json
+def solve(C: str, method: str, restarts: int, output: Path | None, as_json: bool, **source: Any) -> None:
+    """Who should train with whom? Finds the coalitions that minimise the bound on every client's error."""
+    from fedcollab.coalitions import c_path
+    from fedcollab.coalitions import solve as run
+
+    table, options = _read(**source)
+    weight = parse_C(C)
+    if weight == "auto":
+        weight = c_path(*table, **options).suggested.C
+    answer = run(*table, C=float(weight), method=method, restarts=restarts, **options)
+    if output is not None:
+        answer.save(output)
+    if as_json:
+        print_json(_summary(answer))
+    else:
+        _show(answer, output)
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  fedcollab explain collaboration.json
+  fedcollab explain collaboration.json --client north"""
+)
+@click.argument("collaboration", type=click.Path(path_type=Path))
+@click.option("--client", help="One client's choices in words; without it, all clients in a table.")
+@_json
+def explain(collaboration: Path, client: str | None, as_json: bool) -> None:
+    """Why is a client where it is? Its bound now, alone, with everyone and in each other coalition."""
+    from fedcollab.coalitions import Collaboration
+
+    answer = Collaboration.load(collaboration)
+    names = answer.names or tuple(str(position) for position in range(len(answer.assignment)))
+    stories = [answer.explain(name) for name in ([client] if client is not None else names)]
+    if as_json:
+        print_json(stories[0].as_dict() if client is not None else [story.as_dict() for story in stories])
+    elif client is not None:
+        click.echo(str(stories[0]))
+    else:
+        _show_stories(answer, stories)
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  fedcollab path distances.json
+  fedcollab path --matrix D.csv --quantities m.csv --json"""
+)
+@_input
+@_json
+def path(as_json: bool, **source: Any) -> None:
+    """How do the coalitions change with C? Every partition with its interval of C, and a suggestion."""
+    from fedcollab.coalitions import c_path
+
+    table, options = _read(**source)
+    found = c_path(*table, **options)
+    if as_json:
+        print_json(found.as_dict())
+    else:
+        _show_path(found)
+
+
+def _read(
+    distances: Path | None,
+    matrix: Path | None,
+    quantities: Path | None,
+    must_link: tuple[str, ...],
+    cannot_link: tuple[str, ...],
+    min_size: int,
+    max_size: int | None,
+    seed: int,
+) -> tuple[tuple[Any, Any], dict[str, Any]]:
+    """The distances and quantities that were named, and the options of `solve` and `c_path`."""
+    if (distances is None) == (matrix is None):
+        raise InputError("give either a distances file or --matrix D.csv with --quantities m.csv")
+    names = None
+    table: tuple[Any, Any]
+    if distances is not None:
+        if quantities is not None:
+            raise InputError("--quantities goes with --matrix; a distances file has its own")
+        from fedcollab.distances.result import Distances
+
+        loaded = Distances.load(distances)
+        table, names = (loaded, None), loaded.names
+    else:
+        from fedcollab.coalitions.tables import read_matrix, read_quantities
+
+        if matrix is None or quantities is None:
+            raise InputError("--matrix needs --quantities: a CSV with the samples of each client")
+        values, names = read_matrix(matrix)
+        table = values, read_quantities(quantities, names)
+    options: dict[str, Any] = {
+        "must_link": [_link(text, names is not None) for text in must_link],
+        "cannot_link": [_link(text, names is not None) for text in cannot_link],
+        "min_size": min_size,
+        "max_size": max_size,
+        "seed": seed,
+        "names": names,
+    }
+    return table, options
+
+
+def _link(text: str, named: bool) -> list[Any]:
+    parts = [part.strip() for part in text.split(",")]
+    return [int(part) if not named and part.isdigit() else part for part in parts]
+
+
+def _summary(answer: Collaboration) -> dict[str, Any]:
+    return {
+        "coalitions": answer.coalitions,
+        "objective": answer.objective,
+        "lower_bound": answer.lower_bound,
+        "gap": answer.gap,
+        "optimal": answer.optimal,
+        "method": answer.method,
+        "C": answer.C,
+        "assignment": answer.assignment,
+    }
+
+
+def _show(answer: Collaboration, output: Path | None) -> None:
+    from rich.markup import escape
+
+    from fedcollab.coalitions import rationality
+    from fedcollab.report.terminal import console
+    from fedcollab.report.words import answer as in_words
+    from fedcollab.report.words import coalition_line
+
+    names = answer.names or tuple(str(position) for position in range(len(answer.assignment)))
+    quantities = {name: round(m) for name, m in zip(names, answer.quantities.tolist(), strict=True)}
+    shown = console()
+    shown.print(f"[bold]{escape(in_words(answer, names))}[/bold]")
+    for number, members in enumerate(answer.coalitions, 1):
+        shown.print(f"  {number}. {escape(coalition_line([str(member) for member in members], quantities))}")
+    wishes = rationality(answer) if len(names) <= 1000 else []
+    if wishes:
+        first = wishes[0]
+        shown.print(
+            f"{len(wishes)} of {len(names)} clients would be better off elsewhere by their own bound, "
+            f"{escape(str(first.client))} most (by {first.gain:.3g} of {answer.explain(first.client).now.bound:.3g})."
+        )
+    if output is not None:
+        shown.print(f"\nSaved:  {escape(str(output))}\nNext:   fedcollab explain {escape(str(output))}")
+
+
+def _show_stories(answer: Collaboration, stories: list[Explanation]) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    from fedcollab.report.terminal import console
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("client", "coalition", "data", "partners", "bound", "alone", "everyone", "best elsewhere"):
+        table.add_column(heading, justify="left" if heading == "client" else "right")
+    for story in stories:
+        others = [choice.bound for choice in story.elsewhere if choice.allowed]
+        table.add_row(
+            escape(str(story.client)),
+            str((story.now.coalition or 0) + 1),
+            f"{story.generalisation:.3f}",
+            f"{story.shift:.3f}",
+            f"{story.now.bound:.3f}",
+            f"{story.alone.bound:.3f}",
+            f"{story.everyone.bound:.3f}",
+            f"{min(others):.3f}" if others else "",
+        )
+    shown = console()
+    shown.print(
+        f"[bold]The bound of every client[/bold] (lower is better; together {answer.objective:.4g}), C = {answer.C:.3g}"
+    )
+    shown.print(table)
+    shown.print("data: too little data; partners: unlike partners. One client in words: --client NAME")
+
+
+def _show_path(found: CPath) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    from fedcollab.report.terminal import console
+    from fedcollab.report.words import range_of_names
+
+    best = found.suggested
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("C from", "to", "coalitions", "proven", ""):
+        table.add_column(heading, justify="right" if heading in ("C from", "to") else "left")
+    for part in found:
+        groups = " | ".join(range_of_names([str(member) for member in members]) for members in part.coalitions)
+        text = "everyone alone" if len(part.coalitions) == len(part.assignment) else groups
+        text = "everyone together" if len(part.coalitions) == 1 else text
+        high = "" if part.c_high == float("inf") else f"{part.c_high:.3g}"
+        mark = "<- suggested" if part is best else ""
+        table.add_row(f"{part.c_low:.3g}", high, escape(text), "yes" if part.proven else "no", mark)
+    shown = console()
+    count = len(best.coalitions)
+    word = "everyone alone" if count == len(best.assignment) else f"{count} coalitions"
+    word = "everyone together" if count == 1 else word
+    shown.print(f"[bold]Suggested C = {best.C:.3g}: {word}[/bold]")
+    shown.print(table)
