@@ -75,16 +75,22 @@ def stacked(x: Sequence[Tensor], y: Sequence[Tensor], plans: Sequence[Sequence[N
     lengths = [len(steps) for steps in plans]
     width = max(len(step) for steps in plans for step in steps)
     device = x[0].device
+    rows = [[torch.from_numpy(step).to(device) for step in steps] for steps in plans]
     xs = torch.zeros((len(x), width, *x[0].shape[1:]), device=device)
-    ys = torch.zeros((len(x), width), dtype=torch.int64, device=device)
+    ys = torch.zeros((len(x), lengths[0], width), dtype=torch.int64, device=device)
+    for client, steps in enumerate(rows):
+        for step, chosen in enumerate(steps):
+            ys[client, step, : len(chosen)] = y[client][chosen]
+    slots: dict[tuple[int, int], Tensor] = {}
     known: dict[tuple[int, ...], Tensor] = {}
     for step in range(lengths[0]):
-        active = sum(length > step for length in lengths)
-        rows = [torch.from_numpy(plans[client][step]).to(device) for client in range(active)]
-        sizes = tuple(len(row) for row in rows)
-        for client, row in enumerate(rows):
-            torch.index_select(x[client], 0, row, out=xs[client, : len(row)])
-            torch.index_select(y[client], 0, row, out=ys[client, : len(row)])
+        sizes = tuple(len(steps[step]) for steps, length in zip(plans, lengths, strict=True) if length > step)
+        for client, size in enumerate(sizes):
+            slot = slots.get((client, size))
+            if slot is None:
+                slot = slots[client, size] = xs[client, :size]
+            torch.index_select(x[client], 0, rows[client][step], out=slot)
         if sizes not in known:
             known[sizes] = shares(sizes, max(sizes), device)
-        yield Batch(xs[:active, : max(sizes)], ys[:active, : max(sizes)], known[sizes], sizes)
+        active, most = len(sizes), max(sizes)
+        yield Batch(xs[:active, :most], ys[:active, step, :most], known[sizes], sizes)

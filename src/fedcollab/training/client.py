@@ -260,11 +260,11 @@ def _balance(work: Mapping[str, int], bins: int) -> list[list[str]]:
 
 def _in_threads(work: Callable[[Any], dict[str, Message]], shares: Sequence[Any]) -> list[dict[str, Message]]:
     """One thread a share, each with one core; PyTorch's own setting is put back."""
-    if len(shares) == 1:
-        return [work(shares[0])]
     cores = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
+        if len(shares) == 1:
+            return [work(shares[0])]
         with ThreadPoolExecutor(len(shares)) as pool:
             return list(pool.map(work, shares))
     finally:

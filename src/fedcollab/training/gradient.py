@@ -13,7 +13,7 @@ With z_l = h_{l-1} W_l^T + b_l, h_l = relu(z_l), softmax output p and one-hot la
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
@@ -24,6 +24,7 @@ from fedcollab.training.batches import Batch
 if TYPE_CHECKING:
     from fedcollab.training.models import Network
 
+Layers = list[tuple[Tensor, Tensor]]
 _relu_backward = torch.ops.aten.threshold_backward
 
 
@@ -56,9 +57,16 @@ class Gradient(ABC):
 class Dense(Gradient):
     """Fully connected layers with ReLU between them."""
 
+    _known: ClassVar[int] = 4
+
+    def __init__(self, network: Network, lr: float, clients: int = 1) -> None:
+        super().__init__(network, lr, clients)
+        self._cache: dict[int, tuple[Tensor, Layers]] = {}
+
     def __call__(self, w: Tensor, batch: Batch) -> Tensor:
         """By hand."""
         gradient = torch.empty_like(w)
+        gradient[:, self.network.parameters :] = 0
         for (weight, bias), (h, delta) in zip(self._views(gradient), self._backward(w, batch), strict=True):
             weight.baddbmm_(delta.transpose(1, 2), h, beta=0)
             torch.sum(delta, 1, out=bias)
@@ -77,18 +85,25 @@ class Dense(Gradient):
     def logits(self, w: Tensor, x: Tensor) -> Tensor:
         """Layer after layer."""
         h = x.flatten(1)
-        layers = self._views(w[None])
+        w = w[None]
+        layers = self._views(w)
         for weight, bias in layers[:-1]:
             h = torch.addmm(bias[0], h, weight[0].T).relu_()
         return torch.addmm(layers[-1][1][0], h, layers[-1][0][0].T)
 
-    def _views(self, w: Tensor) -> list[tuple[Tensor, Tensor]]:
-        """Weight [K, out, in] and bias [K, out] of each layer, as views of `w`."""
+    def _views(self, w: Tensor) -> Layers:
+        """Weight [K, out, in] and bias [K, out] of each layer, as views of `w`; kept, since steps repeat."""
+        known = self._cache.get(id(w))
+        if known is not None:
+            return known[1]
+        if len(self._cache) == self._known:
+            self._cache.clear()
         count, start, layers = len(w), 0, []
         for before, after in self.network.widths:
             middle, stop = start + before * after, start + (before + 1) * after
             layers.append((w[:, start:middle].view(count, after, before), w[:, middle:stop]))
             start = stop
+        self._cache[id(w)] = (w, layers)
         return layers
 
     def _backward(self, w: Tensor, batch: Batch) -> list[tuple[Tensor, Tensor]]:

@@ -261,7 +261,7 @@ def _aggregate(session: Session, coalition: int, replies: Sequence[State], names
     server = session.algorithm.aggregate(session.servers[coalition], replies, shares)
     if session.network.buffers:  # batch-norm statistics are averages, whatever the algorithm does to weights
         first = session.network.parameters
-        mean = average([reply["w"][first:] for reply in replies], shares)
+        mean = average([reply["w"][first:] for reply in replies], shares)  # and the zeros after them
         server = {**server, "w": torch.cat([server["w"][:first], mean])}
     return server
 

@@ -120,12 +120,12 @@ def train(
     if len(final.kept) == len(names):
         models["personal"] = np.stack([final.kept[name] for name in names])
     result = TrainingResult(
+        models={which: rows[:, : network.parameters + network.buffers] for which, rows in models.items()},
         names=tuple(names),
         coalitions=[[name for name in names if session.assignment[name] == label] for label in order],
         measures=_columns(final.measures, names),
         personal=_columns(final.personal, names) if final.personal else {},
         history=history,
-        models=models,
         layout=network.layout,
         method=method,
         model={**json.loads(text), "weights_from": network.weights_from, "parameters": network.parameters},
