@@ -26,7 +26,7 @@ def run(command, *arguments):
 def test_solve_answers_first_and_in_words(files):
     output = run(solve, files / "distances.json", "-o", files / "answer.json")
     assert output.startswith("6 clients should train in 2 coalitions; proven optimal for C = 10.")
-    assert "site-a … site-c" in output
+    assert "1. site-a, site-b, site-c  (3 clients" in output
     assert Collaboration.load(files / "answer.json").optimal
 
 

@@ -7,7 +7,8 @@ units the bracket first rises and then falls with the mass, so its minimum lies 
 bound of each unit is exact over all S, and needs one sort. It holds under every constraint, since these only take
 coalitions away (and size limits sharpen it).
 
-Any split q gives a valid bound. The first is the paper's own (client i pays m_j D_ij); subgradient steps then move
+Any split q gives a valid bound. The first is the paper's own (with a symmetric matrix: client i pays m_j
+D_ij); subgradient steps then move
 cost from the side that wants the pair to the side that does not, and the best bound seen is kept.
 """
 

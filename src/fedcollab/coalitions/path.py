@@ -194,7 +194,7 @@ def natural_limits(inputs: Inputs, stderr: ArrayLike | None = None) -> tuple[flo
     """C(sigma) and C(1): between which C separates clients by more than noise and less than everything."""
     m = inputs.quantities
     if len(m) == 1:
-        return 1.0, 1.0
+        return 1.0, 100.0  # any C gives the same answer; the middle is the usual 10
     total = m.sum()
     save = (1 / np.sqrt(m)).sum() - len(m) / np.sqrt(total)
     noise = np.sqrt((1 / m[:, None] + 1 / m) / 2)

@@ -27,9 +27,9 @@ from fedcollab.coalitions.objective import coalition_sums, own_sums, terms
 from fedcollab.errors import InputError, choose, number
 
 #: above this many clients the matrix is read in rows and never copied
-ROWWISE = 1000
+ROWWISE = 400
 #: with "auto", restarts times clients squared stay below this
-AUTO_WORK = 200_000_000
+AUTO_WORK = 20_000_000
 #: partial coalitions that a proof may visit: with "auto", and where a proof was asked for
 BUDGETS = {"auto": 100_000, "exact": 3_000_000}
 

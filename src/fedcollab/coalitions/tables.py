@@ -15,7 +15,7 @@ def read_matrix(path: str | Path) -> tuple[Floats, tuple[str, ...] | None]:
     """An N x N matrix; a first row or a first column that is not numbers holds the names."""
     rows = _rows(path)
     names: tuple[str, ...] | None = None
-    if not all(_is_number(cell) for cell in rows[0] if cell):
+    if not any(_is_number(cell) for cell in rows[0]):
         names, rows = tuple(cell for cell in rows[0] if cell), rows[1:]
     if rows and not any(_is_number(row[0]) for row in rows):
         beside = tuple(row[0] for row in rows)
