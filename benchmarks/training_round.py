@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -55,7 +56,9 @@ def fedcollab_round(data: Data) -> Callable[[], object]:
     from fedcollab.training.models import Network
     from fedcollab.training.rounds import Grouping, Session, _one_round
 
-    clients = [ClientData(f"{i:02d}", x.numpy(), y.numpy(), x[:2].numpy(), y[:2].numpy()) for i, (x, y) in enumerate(data)]
+    clients = [
+        ClientData(f"{i:02d}", x.numpy(), y.numpy(), x[:2].numpy(), y[:2].numpy()) for i, (x, y) in enumerate(data)
+    ]
     runtime = federate(clients, scale="none", device="cpu")
     text = Network.describe("mlp", {}, (784,), 10)
     setting = Setting("fedavg", {}, text, LR, BATCH, 1, 0)
@@ -118,7 +121,7 @@ def module_round(data: Data) -> Callable[[], object]:
 
 def products_round(data: Data) -> Callable[[], object]:
     """The floor: the matrix products of a round and nothing else (three a layer, two in the first)."""
-    w = [torch.randn(out, into) * 0.01 for into, out in zip(LAYERS[:-1], LAYERS[1:], strict=True)]
+    w = [torch.randn(out, into) * 0.01 for into, out in pairwise(LAYERS)]
     buffers = {
         n: ([torch.randn(n, width) for width in LAYERS], [torch.randn(n, width) * 1e-6 for width in LAYERS[1:]])
         for n in {BATCH, 2100 % BATCH, 14}

@@ -7,6 +7,7 @@ from fedcollab.training.callbacks import Callback, MLflow, TensorBoard
 from fedcollab.training.models import MODELS, register_model
 from fedcollab.training.result import TrainingResult
 from fedcollab.training.run import train
+from fedcollab.training.trained import TrainedModel, load_model
 
 __all__ = [
     "ALGORITHMS",
@@ -15,7 +16,9 @@ __all__ = [
     "Callback",
     "MLflow",
     "TensorBoard",
+    "TrainedModel",
     "TrainingResult",
+    "load_model",
     "register",
     "register_model",
     "train",

@@ -126,6 +126,21 @@ class Session:
         answers = self._call("losses", number, {name: {"models": models} for name in self.names})
         return {name: answer["losses"] for name, answer in answers.items()}
 
+    def aggregate(self, coalition: int, replies: Replies) -> State:
+        """A coalition's next state, from the replies of its clients."""
+        names = sorted(replies)
+        shares = self.shares(names)
+        server = self.algorithm.aggregate(self.servers[coalition], [replies[name] for name in names], shares)
+        if self.network.buffers:  # batch-norm statistics are averages, whatever the algorithm does to weights
+            first = self.network.parameters
+            mean = average([replies[name]["w"][first:] for name in names], shares)
+            server = {**server, "w": torch.cat([server["w"][:first], mean])}
+        return server
+
+    def forget(self) -> None:
+        """Have every client start afresh: its state is made anew when it next takes part."""
+        self._seen.clear()
+
     def participants(self, number: int, coalition: int) -> list[str]:
         """Who takes part: a share of the coalition, at least one, drawn from (seed, round, client name)."""
         members = self.members(coalition)
@@ -251,19 +266,9 @@ def _one_round(number: int, session: Session, grouping: Grouping) -> dict[str, f
             )
             warnings.warn(f"coalition of `{bad[0]}` stopped in {reason}", FedcollabWarning, stacklevel=4)
         elif present:
-            session.servers[coalition] = _aggregate(session, coalition, [replies[name] for name in present], present)
+            session.servers[coalition] = session.aggregate(coalition, {name: replies[name] for name in present})
     grouping.after(number, session, old, {name: reply for name, reply in replies.items() if name not in spoilt})
     return {name: loss for name, loss in losses.items() if name not in spoilt}
-
-
-def _aggregate(session: Session, coalition: int, replies: Sequence[State], names: Sequence[str]) -> State:
-    shares = session.shares(names)
-    server = session.algorithm.aggregate(session.servers[coalition], replies, shares)
-    if session.network.buffers:  # batch-norm statistics are averages, whatever the algorithm does to weights
-        first = session.network.parameters
-        mean = average([reply["w"][first:] for reply in replies], shares)  # and the zeros after them
-        server = {**server, "w": torch.cat([server["w"][:first], mean])}
-    return server
 
 
 def _arrays(state: State) -> Message:

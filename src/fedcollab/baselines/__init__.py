@@ -1,0 +1,54 @@
+"""Clustered federated learning that FedCollab is compared to: IFCA, FedCluster, FeSEM and KMeans.
+
+Each is a `Grouping`: it decides who is in which cluster, before or during training. Everything else (rounds, local
+training, metrics, files) is `fedcollab.training`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from typing import Any
+
+from fedcollab.baselines.fedcluster import FedCluster
+from fedcollab.baselines.fesem import FeSEM
+from fedcollab.baselines.ifca import IFCA
+from fedcollab.baselines.kmeans import KMeans
+from fedcollab.clients.data import ClientData
+from fedcollab.errors import InputError, choose, number, unknown
+from fedcollab.runtime.base import Runtime
+from fedcollab.training import TrainingResult, train
+from fedcollab.training.rounds import Grouping
+
+__all__ = ["BASELINES", "IFCA", "FeSEM", "FedCluster", "KMeans", "run"]
+
+BASELINES: dict[str, type[Grouping]] = {"fedcluster": FedCluster, "fesem": FeSEM, "ifca": IFCA, "kmeans": KMeans}
+
+
+def run(
+    name: str,
+    clients: Iterable[ClientData] | Runtime,
+    k: int = 4,
+    *,
+    rounds: int,
+    lr: float,
+    baseline_options: Mapping[str, Any] | None = None,
+    **settings: Any,
+) -> TrainingResult:
+    """Train with a clustered baseline; `settings` are those of `fedcollab.training.train`.
+
+    k   the number of clusters (for FedCluster the most that it may make); the published experiments do not say theirs
+
+    The result's `.assignment` is the clustering of the last round; `.distances` is N x N where the method has one.
+    """
+    baseline = choose("name", name, BASELINES)
+    clients = clients if isinstance(clients, Runtime) else list(clients)
+    count = len(clients.names) if isinstance(clients, Runtime) else len(clients)
+    number("k", k, at_least=1, at_most=count, whole=True)
+    allowed = [field.name for field in fields(baseline) if field.init and field.name not in ("coalitions", "k")]
+    for key in baseline_options or {}:
+        if key not in allowed:
+            has = unknown("option", key, allowed) if allowed else f"`option` (={key!r}): it has none"
+            raise InputError(f"baseline '{name}': {has}")
+    grouping = baseline(**{"k": int(k), **(baseline_options or {})})
+    return train(clients, grouping, rounds=rounds, lr=lr, **settings)

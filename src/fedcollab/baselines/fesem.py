@@ -1,0 +1,64 @@
+"""FeSEM: K centres in the space of weights; each client belongs to the one nearest to its trained weights.
+
+    k_i = argmin_k ||w_i - c_k||^2;      c_k <- average over {i : k_i = k}, by quantity, of w_i
+
+Clients train from their centre; a centre that nobody is nearest to stays where it is. All train from the same weights
+in the first round; then the centres are K clients' weights, a random one first and each next the farthest from those
+before. (Centres with random weights of their own would keep the clients that they were dealt: a round moves weights
+less than random initial weights are apart.)
+
+Xie, Long, Shen, Zhou, Wang, Jiang, Zhang: Multi-center federated learning. 2020, Algorithm 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fedcollab import seeds
+from fedcollab.baselines.geometry import distance_matrix
+from fedcollab.training.hooks import State
+from fedcollab.training.rounds import Grouping, Replies, Session
+
+
+@dataclass(eq=False)
+class FeSEM(Grouping):
+    """Clusters by the distance of weights to K centres."""
+
+    method: ClassVar[str] = "fesem"
+    k: int = 4
+
+    def start(self, session: Session) -> None:
+        """Everyone from the same weights."""
+        session.servers = [session.algorithm.server_init(session.initial) for _ in range(self.k)]
+        session.assignment = dict.fromkeys(session.names, 0)
+
+    def after(self, number: int, session: Session, old: Sequence[State], replies: Replies) -> None:
+        """Nearest centre, then new centres."""
+        if not replies:
+            return
+        trained = torch.stack([replies[name]["w"] for name in sorted(replies)])
+        if number == 1:
+            centres = spread(trained, self.k, seeds.derive(session.setting.seed, "fesem"))
+        else:
+            centres = torch.stack([server["w"] for server in old])
+        nearest = torch.cdist(trained, centres).argmin(1).tolist()
+        session.assignment |= dict(zip(sorted(replies), nearest, strict=True))
+        session.servers = list(old)
+        for cluster in sorted(set(nearest) - set(session.stopped)):
+            names = [name for name in replies if session.assignment[name] == cluster]
+            session.servers[cluster] = session.aggregate(cluster, {name: replies[name] for name in names})
+        if len(replies) == len(session.names):
+            self.distances = distance_matrix(list(trained))
+
+
+def spread(points: Tensor, count: int, draw: int) -> Tensor:
+    """`count` of the points: one by draw, then always the farthest from those chosen."""
+    chosen = [draw % len(points)]
+    while len(chosen) < count:
+        chosen.append(int(torch.cdist(points, points[chosen]).min(1).values.argmax()))
+    return points[chosen]

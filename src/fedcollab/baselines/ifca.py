@@ -1,0 +1,38 @@
+"""IFCA: K models, and in every round each client joins the one with the lowest loss on its training data.
+
+    k_i = argmin_k F_i(w_k);      w_k <- average over {i : k_i = k}, by quantity, of what clients made of w_k
+
+The K models start from different random weights. Ghosh, Chung, Yin, Ramchandran: An efficient framework for clustered
+federated learning. NeurIPS 2020, Algorithm 1, option II (model averaging).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from fedcollab import seeds
+from fedcollab.training.models import Network
+from fedcollab.training.rounds import Grouping, Session
+
+
+@dataclass(eq=False)
+class IFCA(Grouping):
+    """Clusters by training loss."""
+
+    method: ClassVar[str] = "ifca"
+    k: int = 4
+
+    def start(self, session: Session) -> None:
+        """K models from K seeds; the first is the one that every other method starts from."""
+        seed = session.setting.seed
+        more = [Network(session.network.text, seed=seeds.derive(seed, "ifca", k)).initial() for k in range(1, self.k)]
+        session.servers = [session.algorithm.server_init(w) for w in (session.initial, *more)]
+        session.assignment = dict.fromkeys(session.names, 0)
+
+    def before(self, number: int, session: Session) -> None:
+        """Every client chooses the model with the lowest training loss."""
+        for name, losses in session.losses(number).items():
+            session.assignment[name] = int(np.argmin(np.nan_to_num(losses, nan=np.inf)))
