@@ -62,9 +62,7 @@ def prove(
     return _prove_enumerated(instance, known, upper, budget)
 
 
-def _prove_listed(
-    instance: Instance, known: Labels | None, upper: float, lines: tuple[Floats, Floats]
-) -> Proof:
+def _prove_listed(instance: Instance, known: Labels | None, upper: float, lines: tuple[Floats, Floats]) -> Proof:
     slope, intercept = lines
     cost = instance.C * slope + intercept
     count = instance.count

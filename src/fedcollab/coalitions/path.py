@@ -315,4 +315,3 @@ class _Tracer:
         if C in (0.0, np.inf):
             return self.ends_proven
         return any(proven and abs(corner - C) <= 1e-9 * C for corner, proven in self.corners.items())
-

@@ -104,7 +104,9 @@ def _sure(run: Run, rows: list[ClientRow], moved: dict[str, Any] | None) -> list
             lines.append("This C is the one that fedcollab suggests from the data.")
         else:
             other = moved["segments"][moved["suggested"]]
-            lines.append(f"This C was set by hand; fedcollab would suggest {figure(other['C'])} ({other['count']} coalitions).")
+            lines.append(
+                f"This C was set by hand; fedcollab would suggest {figure(other['C'])} ({other['count']} coalitions)."
+            )
     loose = weakest(rows, collaboration.objective)
     if loose is not None:
         sure = "nearly as good there" if loose["share"] < 1 else "clearly better here"

@@ -191,9 +191,7 @@ def bounds(rows: Rows | None, count: int) -> alt.LayerChart:
         order=alt.Order("part:N"),
         tooltip=tips,
     )
-    tick = base.mark_tick(thickness=2.5, width={"band": 0.8}).encode(
-        x=x, y=alt.Y("alone:Q"), tooltip=tips
-    )
+    tick = base.mark_tick(thickness=2.5, width={"band": 0.8}).encode(x=x, y=alt.Y("alone:Q"), tooltip=tips)
     return alt.layer(bars, tick)
 
 
@@ -201,7 +199,9 @@ def totals(rows: Rows | None) -> alt.LayerChart:
     """The objective of the coalitions shown, of everyone together and of nobody, at the same C."""
     data = alt.Data(name="totals") if rows is None else alt.Data(values=rows)
     base = alt.Chart(data).encode(
-        y=alt.Y("way:N", title=None, sort=None, axis=alt.Axis(ticks=False, domain=False, labelLimit=150, labelPadding=6)),
+        y=alt.Y(
+            "way:N", title=None, sort=None, axis=alt.Axis(ticks=False, domain=False, labelLimit=150, labelPadding=6)
+        ),
         x=alt.X("value:Q", title=None, axis=None),
     )
     bar = base.mark_bar(cornerRadiusEnd=3, height=18).encode(
@@ -223,8 +223,10 @@ def spread(rows: Rows) -> alt.Chart:
             y=alt.Y("pairs:Q", title="Pairs of clients", axis=alt.Axis(tickMinStep=1)),
             color=alt.Color(
                 "kind:N",
-                scale=alt.Scale(domain=[kind for kind in kinds if any(row["kind"] == kind for row in rows)],
-                                range=["#009E73", "#8a8f98"] if len({row["kind"] for row in rows}) > 1 else ["#8a8f98"]),
+                scale=alt.Scale(
+                    domain=[kind for kind in kinds if any(row["kind"] == kind for row in rows)],
+                    range=["#009E73", "#8a8f98"] if len({row["kind"] for row in rows}) > 1 else ["#8a8f98"],
+                ),
                 legend=alt.Legend(title=None),
             ),
             tooltip=[
@@ -267,7 +269,9 @@ def label_mix(rows: Rows, count: int, labels: Sequence[str]) -> alt.Chart:
         .mark_rect(stroke=None)
         .encode(
             x=_client_axis(count),
-            y=alt.Y("label:N", title="Label", sort=list(labels), axis=alt.Axis(ticks=False, domain=False, labelLimit=110)),
+            y=alt.Y(
+                "label:N", title="Label", sort=list(labels), axis=alt.Axis(ticks=False, domain=False, labelLimit=110)
+            ),
             color=alt.Color(
                 "share:Q",
                 scale=alt.Scale(scheme="cividis", domainMin=0),
@@ -294,7 +298,9 @@ def gains(rows: Rows, count: int) -> alt.LayerChart:
     points = base.mark_point(filled=True, opacity=1, size=70 if count <= NAMED else 30).encode(
         y=alt.Y("accuracy:Q", scale=alt.Scale(zero=False)),
         color=_way_colour(ways),
-        shape=alt.Shape("way:N", scale=alt.Scale(domain=ways, range=[shape[way] for way in ways]), legend=alt.Legend(title=None)),
+        shape=alt.Shape(
+            "way:N", scale=alt.Scale(domain=ways, range=[shape[way] for way in ways]), legend=alt.Legend(title=None)
+        ),
         tooltip=[
             alt.Tooltip("name:N", title="Client"),
             alt.Tooltip("way:N", title="Trained"),
@@ -313,9 +319,18 @@ def curves(rows: Rows, domain: Sequence[float]) -> alt.Chart:
         .mark_line(strokeWidth=2.2)
         .encode(
             x=alt.X("round:Q", title="Round", axis=alt.Axis(grid=False, tickCount=5, tickMinStep=1)),
-            y=alt.Y("accuracy:Q", title="Test accuracy", axis=alt.Axis(format=".0%", tickCount=5), scale=alt.Scale(domain=list(domain), nice=True)),
+            y=alt.Y(
+                "accuracy:Q",
+                title="Test accuracy",
+                axis=alt.Axis(format=".0%", tickCount=5),
+                scale=alt.Scale(domain=list(domain), nice=True),
+            ),
             color=_way_colour(ways),
-            strokeDash=alt.StrokeDash("way:N", scale=alt.Scale(domain=ways, range=[dash[way] for way in ways]), legend=alt.Legend(title=None, symbolType="stroke")),
+            strokeDash=alt.StrokeDash(
+                "way:N",
+                scale=alt.Scale(domain=ways, range=[dash[way] for way in ways]),
+                legend=alt.Legend(title=None, symbolType="stroke"),
+            ),
             tooltip=[
                 alt.Tooltip("round:Q", title="Round"),
                 alt.Tooltip("way:N", title="Trained"),
@@ -335,5 +350,7 @@ def _way_colour(ways: Sequence[str]) -> alt.Color:
 
 def _client_axis(count: int) -> alt.X:
     """Clients side by side in the order of `place`, named where there is room."""
-    axis = alt.Axis(labelAngle=-90 if count > 6 else 0, labelLimit=110, ticks=False, domain=False, labels=count <= NAMED)
+    axis = alt.Axis(
+        labelAngle=-90 if count > 6 else 0, labelLimit=110, ticks=False, domain=False, labels=count <= NAMED
+    )
     return alt.X("name:N", sort=alt.EncodingSortField(field="place", op="min"), axis=axis, title=None)

@@ -36,7 +36,9 @@ def distance_words(run: Run) -> dict[str, Any]:
             facts.append(f"{word}: {names[pair[0]]} and {names[pair[1]]} ({matrix[pair]:.2f}{sure}).")
     if distances.stderr is not None and pairs:
         typical = float(np.median([distances.stderr[pair] for pair in pairs]))
-        facts.append(f"A typical distance is known to ± {HALF * typical:.2f} (90 % interval). Small clients are less certain.")
+        facts.append(
+            f"A typical distance is known to ± {HALF * typical:.2f} (90 % interval). Small clients are less certain."
+        )
     elif count > 1:
         facts.append("How certain the distances are is not known: the method gave no standard errors.")
     unknown = count * (count - 1) // 2 - len(pairs)

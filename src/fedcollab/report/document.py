@@ -134,7 +134,11 @@ def _slider_words(moved: dict[str, Any]) -> dict[str, Any]:
 def _trained(run: Run) -> dict[str, Any] | None:
     if not run.results:
         return None
-    waiting = [word for way, word in (("local", "alone"), ("global", "with everyone"), ("coalitions", "in coalitions")) if way not in run.results]
+    waiting = [
+        word
+        for way, word in (("local", "alone"), ("global", "with everyone"), ("coalitions", "in coalitions"))
+        if way not in run.results
+    ]
     pictures = trained.curve_rows(run)
     return {
         "sentence": trained.sentence(run),
