@@ -9,12 +9,14 @@ from fedcollab.distances.result import Distances
 
 if TYPE_CHECKING:
     from fedcollab.distances.estimate import METHODS, estimate_distances
+    from fedcollab.distances.newcomer import estimate_newcomer
 
-__all__ = ["METHODS", "Distances", "estimate_distances"]
+__all__ = ["METHODS", "Distances", "estimate_distances", "estimate_newcomer"]
 
 _HOME = {
     "METHODS": "fedcollab.distances.estimate",
     "estimate_distances": "fedcollab.distances.estimate",
+    "estimate_newcomer": "fedcollab.distances.newcomer",
 }
 
 

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from fedcollab.distances import folds as folding
 from fedcollab.distances.heads import Head, find
+from fedcollab.distances.uncertainty import summary
 from fedcollab.runtime.message import Message
 from fedcollab.runtime.silo import Silo
 
@@ -110,9 +111,7 @@ def descend(part: Part, w: Tensor, silo: Silo) -> Tensor:
 def judge(part: Part, w: Tensor, silo: Silo) -> Message:
     """Accuracy of each pair and direction on held-out samples (each held out once a repeat), and on training samples.
 
-    accuracy     (pairs, directions) mean over samples of the share of repeats in which the sample was told right
-    variance     of that mean, from the spread over samples
-    replicates   (pairs, directions, R): the same mean under the replicate weights of the samples
+    See `uncertainty.summary`; `fitted` (pairs, directions) is the accuracy on training samples.
     """
     head = find(part.head)
     x, y = tensors(silo)
@@ -129,14 +128,8 @@ def judge(part: Part, w: Tensor, silo: Silo) -> Message:
         times = np.array(part.repeats, dtype=np.float64)[pair]
         hits[pair[:, None], direction[:, None], samples[size:]] += right[:, size:] / times[:, None]
         np.add.at(fitted, (pair, direction), right[:, :size].mean(axis=1) / times / part.folds)
-    accuracy = hits.mean(axis=2)
-    drawn = folding.weights(part.seed, silo.name, part.replicates, count)
-    return {
-        "accuracy": accuracy,
-        "variance": hits.var(axis=2, ddof=1) / count,
-        "fitted": fitted,
-        "replicates": accuracy[..., None] + (hits @ drawn.T - accuracy[..., None]) * np.sqrt((count + 1) / (count - 1)),
-    }
+    drawn = summary(hits, np.array(part.sizes), part.replicates, part.seed, silo.name)
+    return {**drawn, "fitted": fitted}
 
 
 def rows(silo: Silo) -> NDArray[np.float32]:

@@ -38,13 +38,3 @@ def split(samples: Ints, folds: int, fold: int, size: int) -> tuple[Ints, Ints]:
     """
     parts = np.array_split(samples, folds)
     return np.concatenate([*parts[fold + 1 :], *parts[:fold]])[:size], parts[fold]
-
-
-def weights(seed: int, name: str, replicates: int, quantity: int) -> NDArray[np.float64]:
-    """Replicate weights of a client's samples (replicates x quantity, rows summing to 1): the Bayesian bootstrap.
-
-    The same for all pairs of the client, so that replicates of different pairs are joint.
-    """
-    drawn = seeds.generator(seed, "replicates", name).exponential(size=(replicates, quantity))
-    shares: NDArray[np.float64] = drawn / drawn.sum(axis=1, keepdims=True)
-    return shares

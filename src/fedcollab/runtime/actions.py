@@ -31,6 +31,7 @@ ACTIONS: dict[str, str] = {
     "cross-open": "fedcollab.distances.client:open_plan",
     "cross-step": "fedcollab.distances.client:step",
     "cross-validate": "fedcollab.distances.client:validate",
+    "prototype-means": "fedcollab.distances.prototype:means",
     "published-open": "fedcollab.distances.algorithm1:open_task",
     "published-step": "fedcollab.distances.algorithm1:step",
     "published-validate": "fedcollab.distances.algorithm1:validate",
