@@ -6,14 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedcollab.coalitions import rationality, stability
 from fedcollab.report.clients import ClientRow, weakest
 from fedcollab.report.words import coalition_line, figure, gap, headline, range_of_names
 
 if TYPE_CHECKING:
     from fedcollab.report.run import Run
 
+#: replicates times clients squared that are solved again to tell how stable the answer is, and restarts for each
+WORK, RESTARTS = 400_000, 5
+
 
 def answer(run: Run, rows: list[ClientRow], moved: dict[str, Any] | None) -> dict[str, Any] | None:
+    """The section's text; None where there are no coalitions yet."""
     collaboration = run.collaboration
     if collaboration is None:
         return None
@@ -57,8 +62,8 @@ def _why(run: Run, rows: list[ClientRow]) -> list[str]:
     lines = []
     if (same & off).any() and (~same).any():
         lines.append(
-            f"Partners have similar data: the average distance is {matrix[same & off].mean():.2f} inside a coalition and "
-            f"{matrix[~same].mean():.2f} between coalitions (0: alike, 1: nothing in common)."
+            f"Partners have similar data: the average distance is {matrix[same & off].mean():.2f} inside a coalition "
+            f"and {matrix[~same].mean():.2f} between coalitions (0: alike, 1: nothing in common)."
         )
     elif (~same).any():
         lines.append(f"The data are too different to share: the average distance is {matrix[~same].mean():.2f}.")
@@ -71,11 +76,15 @@ def _why(run: Run, rows: list[ClientRow]) -> list[str]:
             f"{len(better)} of {len(rows)} clients can expect a better model than alone; {most.name} gains most "
             f"(its error bound falls by {-100 * most.change:.0f} %)."
         )
-    worse = [row.name for row in rows if row.change > 0.005]
-    if worse:
+    wishes = [
+        str(run.names[w.client] if run.collaboration.names is None else w.client)
+        for w in rationality(run.collaboration)
+    ]
+    if wishes:
+        many = len(wishes) > 1
         lines.append(
-            f"{range_of_names(worse, 4)} would by the bound do better alone: {'their' if len(worse) > 1 else 'its'} "
-            "partners gain more than is lost there. Talk about it."
+            f"{range_of_names(wishes, 4)} would do better elsewhere, going by {'their' if many else 'its'} own bound "
+            f"alone: the partners gain more than {'they lose' if many else 'it loses'}. The table below says how much."
         )
     return lines
 
@@ -96,7 +105,7 @@ def _sure(run: Run, rows: list[ClientRow], moved: dict[str, Any] | None) -> list
         factor = segment["right"] / segment["left"]
         firm = "firm" if factor >= 2 else "touchy"
         lines.append(
-            f"The answer stays the same for C {segment['words']}: it is {firm} (C is the one number to choose, see below)."
+            f"The answer stays the same for C {segment['words']}: it is {firm} (C is explained below)."
             if segment["words"] != "any"
             else "The answer is the same for every C."
         )
@@ -104,7 +113,11 @@ def _sure(run: Run, rows: list[ClientRow], moved: dict[str, Any] | None) -> list
             lines.append("This C is the one that fedcollab suggests from the data.")
         else:
             other = moved["segments"][moved["suggested"]]
-            lines.append(f"This C was set by hand; fedcollab would suggest {figure(other['C'])} ({other['count']} coalitions).")
+            lines.append(
+                f"This C was set by hand; fedcollab would suggest {figure(other['C'])} ({other['count']} coalitions)."
+            )
+    firm_words = _stable(run)
+    lines += [firm_words] if firm_words else []
     loose = weakest(rows, collaboration.objective)
     if loose is not None:
         only = "only " if loose["share"] < 1 else ""
@@ -113,3 +126,20 @@ def _sure(run: Run, rows: list[ClientRow], moved: dict[str, Any] | None) -> list
             f"{loose['share']:.2g} % worse."
         )
     return lines
+
+
+def _stable(run: Run) -> str:
+    """What resampled distances would have said, where the distances carry replicates."""
+    draws, collaboration = run.distances.replicates, run.collaboration
+    if draws is None or collaboration is None or len(run.names) < 2:
+        return ""
+    most = int(np.clip(WORK // len(run.names) ** 2, 1, len(draws)))
+    found = stability(run.distances, collaboration, replicates=draws[:most], restarts=RESTARTS)
+    least = int(np.argmin(found.same))
+    text = (
+        f"With resampled data ({found.replicates} times), a client keeps exactly its partners in "
+        f"{100 * found.same.mean():.0f} % of the cases"
+    )
+    if found.same[least] < 1:
+        text += f"; least sure is {run.names[least]} ({100 * found.same[least]:.0f} %)"
+    return text + "."

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fedcollab.distances import Distances
 from fedcollab.report import theme
 
-Chart = alt.Chart | alt.LayerChart
+Chart = alt.Chart | alt.LayerChart | alt.FacetChart
 Rows = list[dict[str, Any]]
 #: more clients than this get no name on an axis: hovering tells it
 NAMED = 40
@@ -60,7 +60,7 @@ def matrix(
     *,
     live: bool = False,
     field: str = "d",
-) -> alt.LayerChart:
+) -> Chart:
     """The distance matrix, ordered by coalition, with a frame around each; `field` "e" colours by uncertainty."""
     count = len(distances.names)
     assignment = np.zeros(count, dtype=np.int64) if assignment is None else assignment
@@ -69,8 +69,10 @@ def matrix(
     shown = distances.matrix if field == "d" or distances.stderr is None else distances.stderr
     top = max(0.05, float(np.nanmax(shown[off & distances.observed], initial=0.0)))
     what = "Distance" if field == "d" else "Standard error"
-    data = alt.Data(name="cells") if live else alt.Data(values=cells(distances))
-    frames = alt.Data(name="blocks") if live else alt.Data(values=blocks(assignment))
+    data: alt.NamedData | alt.InlineData = (
+        alt.NamedData(name="cells") if live else alt.InlineData(values=cells(distances))
+    )
+    frames = alt.NamedData(name="blocks") if live else alt.InlineData(values=blocks(assignment))
     named: dict[str, Any] = {
         "values": [position + 0.5 for position in range(count)] if count <= NAMED else [],
         "labelExpr": "names[order[floor(datum.value)]]",
@@ -92,10 +94,10 @@ def matrix(
             y2="datum.y + 1",
             first="names[datum.i]",
             second="names[datum.j]",
-            distance="datum.i == datum.j ? 'the same client' : isValid(datum.d) ? format(datum.d, '.3f') : 'not measured'",
+            distance="isValid(datum.d) ? format(datum.d, '.3f') : 'not measured'",
             uncertainty="isValid(datum.e) ? '± ' + format(1.645 * datum.e, '.3f') + ' (90 % interval)' : 'not known'",
         )
-        .transform_filter("datum.i != datum.j" if field == "e" else "true")
+        .transform_filter("datum.i != datum.j" if field == "e" else "isValid(datum.i)")
         .mark_rect(invalid=None, stroke=None)
         .encode(
             x=alt.X("x:Q", scale=place, axis=alt.Axis(**named, labelAngle=-90, labelOverlap=True)),
@@ -124,7 +126,7 @@ def matrix(
     return alt.layer(heat, frame).add_params(*(alt.param(name=key, value=value) for key, value in given.items()))
 
 
-def path(segments: Sequence[Mapping[str, Any]], suggested: int, chosen: int | None, current: int) -> alt.LayerChart:
+def path(segments: Sequence[Mapping[str, Any]], suggested: int, chosen: int | None, current: int) -> Chart:
     """How many coalitions come out for every C, with the suggested C marked."""
     rows: Rows = []
     for index, segment in enumerate(segments):
@@ -147,7 +149,7 @@ def path(segments: Sequence[Mapping[str, Any]], suggested: int, chosen: int | No
         axis=alt.Axis(tickMinStep=1, format="d"),
         scale=alt.Scale(domainMin=0, type="symlog" if max(row["count"] for row in rows) > 30 else "linear"),
     )
-    base = alt.Chart(alt.Data(values=rows))
+    base = alt.Chart(alt.InlineData(values=rows))
     tips = [alt.Tooltip("range:N", title="C"), alt.Tooltip("count:Q", title="Coalitions")]
     band = (
         base.transform_filter("datum.index == current")
@@ -165,9 +167,26 @@ def path(segments: Sequence[Mapping[str, Any]], suggested: int, chosen: int | No
     return alt.layer(band, steps, point, label).add_params(alt.param(name="current", value=current))
 
 
-def bounds(rows: Rows | None, count: int) -> alt.LayerChart:
+def bar_rows(
+    names: Sequence[str], assignment: NDArray[np.int64], terms: NDArray[np.float64], alone: NDArray[np.float64]
+) -> Rows:
+    """Each client's bound in its coalition, in two parts, and alone."""
+    return [
+        {
+            "name": names[client],
+            "place": place,
+            "coalition": int(assignment[client]) + 1,
+            "little": float(terms[client, 0]),
+            "unlike": float(terms[client, 1]),
+            "alone": float(alone[client]),
+        }
+        for place, client in enumerate(ordering(assignment)[0])
+    ]
+
+
+def bounds(rows: Rows | None, count: int) -> Chart:
     """Each client's bound as two stacked parts, and a tick where it would be alone. `rows` None: data by name."""
-    data = alt.Data(name="bars") if rows is None else alt.Data(values=rows)
+    data = alt.NamedData(name="bars") if rows is None else alt.InlineData(values=rows)
     x = _client_axis(count)
     tips = [
         alt.Tooltip("name:N", title="Client"),
@@ -191,17 +210,17 @@ def bounds(rows: Rows | None, count: int) -> alt.LayerChart:
         order=alt.Order("key:O"),
         tooltip=tips,
     )
-    tick = base.mark_tick(thickness=2.5, width={"band": 0.8}).encode(
-        x=x, y=alt.Y("alone:Q"), tooltip=tips
-    )
+    tick = base.mark_tick(thickness=2.5, width={"band": 0.8}).encode(x=x, y=alt.Y("alone:Q"), tooltip=tips)
     return alt.layer(bars, tick)
 
 
-def totals(rows: Rows | None) -> alt.LayerChart:
+def totals(rows: Rows | None) -> Chart:
     """The objective of the coalitions shown, of everyone together and of nobody, at the same C."""
-    data = alt.Data(name="totals") if rows is None else alt.Data(values=rows)
+    data = alt.NamedData(name="totals") if rows is None else alt.InlineData(values=rows)
     base = alt.Chart(data).encode(
-        y=alt.Y("way:N", title=None, sort=None, axis=alt.Axis(ticks=False, domain=False, labelLimit=150, labelPadding=6)),
+        y=alt.Y(
+            "way:N", title=None, sort=None, axis=alt.Axis(ticks=False, domain=False, labelLimit=150, labelPadding=6)
+        ),
         x=alt.X("value:Q", title=None, axis=None),
     )
     room = base.transform_calculate(far="1.6 * datum.value").mark_point(opacity=0, tooltip=False).encode(x="far:Q")
@@ -212,11 +231,11 @@ def totals(rows: Rows | None) -> alt.LayerChart:
     return alt.layer(bar, text, room)
 
 
-def spread(rows: Rows) -> alt.Chart:
+def spread(rows: Rows) -> Chart:
     """How many pairs lie at each distance, inside coalitions and between them."""
     kinds = ["in the same coalition", "in different coalitions", "all pairs"]
-    return (
-        alt.Chart(alt.Data(values=rows))
+    chart: Chart = (
+        alt.Chart(alt.InlineData(values=rows))
         .mark_bar(stroke=None, binSpacing=1)
         .encode(
             x=alt.X("low:Q", bin="binned", title="Distance (0: alike, 1: nothing in common)"),
@@ -224,8 +243,10 @@ def spread(rows: Rows) -> alt.Chart:
             y=alt.Y("pairs:Q", title="Pairs of clients", axis=alt.Axis(tickMinStep=1)),
             color=alt.Color(
                 "kind:N",
-                scale=alt.Scale(domain=[kind for kind in kinds if any(row["kind"] == kind for row in rows)],
-                                range=["#009E73", "#8a8f98"] if len({row["kind"] for row in rows}) > 1 else ["#8a8f98"]),
+                scale=alt.Scale(
+                    domain=[kind for kind in kinds if any(row["kind"] == kind for row in rows)],
+                    range=["#009E73", "#8a8f98"] if len({row["kind"] for row in rows}) > 1 else ["#8a8f98"],
+                ),
                 legend=alt.Legend(title=None),
             ),
             tooltip=[
@@ -236,14 +257,15 @@ def spread(rows: Rows) -> alt.Chart:
             ],
         )
     )
+    return chart
 
 
-def quantities(rows: Rows) -> alt.Chart:
+def quantities(rows: Rows) -> Chart:
     """Training samples of each client, in the order of the coalitions."""
     values = [row["samples"] for row in rows]
     wide = max(values) > 50 * min(values)
-    return (
-        alt.Chart(alt.Data(values=rows))
+    chart: Chart = (
+        alt.Chart(alt.InlineData(values=rows))
         .transform_calculate(floor="1" if wide else "0")
         .mark_bar(color=theme.WAYS["in coalitions"], width={"band": 0.8})
         .encode(
@@ -252,7 +274,9 @@ def quantities(rows: Rows) -> alt.Chart:
                 "samples:Q",
                 title="Training samples" + (" (logarithmic)" if wide else ""),
                 scale=alt.Scale(type="log", domainMin=1) if wide else alt.Scale(),
-                axis=alt.Axis(format="~s", tickCount=4),
+                axis=alt.Axis(
+                    format="~s", tickCount=4, values=[10**power for power in range(10)] if wide else alt.Undefined
+                ),
             ),
             y2="floor:Q",
             tooltip=[
@@ -261,16 +285,19 @@ def quantities(rows: Rows) -> alt.Chart:
             ],
         )
     )
+    return chart
 
 
-def label_mix(rows: Rows, count: int, labels: Sequence[str]) -> alt.Chart:
+def label_mix(rows: Rows, count: int, labels: Sequence[str]) -> Chart:
     """Which share of a client's samples has which label."""
-    return (
-        alt.Chart(alt.Data(values=rows))
+    chart: Chart = (
+        alt.Chart(alt.InlineData(values=rows))
         .mark_rect(stroke=None, color=theme.WAYS["in coalitions"])
         .encode(
             x=_client_axis(count),
-            y=alt.Y("label:N", title="Label", sort=list(labels), axis=alt.Axis(ticks=False, domain=False, labelLimit=110)),
+            y=alt.Y(
+                "label:N", title="Label", sort=list(labels), axis=alt.Axis(ticks=False, domain=False, labelLimit=110)
+            ),
             opacity=alt.Opacity(
                 "share:Q",
                 scale=alt.Scale(domainMin=0, range=[0.04, 1]),
@@ -283,11 +310,12 @@ def label_mix(rows: Rows, count: int, labels: Sequence[str]) -> alt.Chart:
             ],
         )
     )
+    return chart
 
 
-def gains(rows: Rows, count: int) -> alt.LayerChart:
+def gains(rows: Rows, count: int) -> Chart:
     """Each client's accuracy trained alone, with everyone, and in its coalition."""
-    base = alt.Chart(alt.Data(values=rows)).encode(x=_client_axis(count))
+    base = alt.Chart(alt.InlineData(values=rows)).encode(x=_client_axis(count))
     ways = [way for way in theme.WAYS if any(row["way"] == way for row in rows)]
     reach = base.mark_rule(opacity=0.35).encode(
         y=alt.Y("min(accuracy):Q", title="Test accuracy", axis=alt.Axis(format=".0%"), scale=alt.Scale(zero=False)),
@@ -297,7 +325,9 @@ def gains(rows: Rows, count: int) -> alt.LayerChart:
     points = base.mark_point(filled=True, opacity=1, size=70 if count <= NAMED else 30).encode(
         y=alt.Y("accuracy:Q", scale=alt.Scale(zero=False)),
         color=_way_colour(ways),
-        shape=alt.Shape("way:N", scale=alt.Scale(domain=ways, range=[shape[way] for way in ways]), legend=alt.Legend(title=None)),
+        shape=alt.Shape(
+            "way:N", scale=alt.Scale(domain=ways, range=[shape[way] for way in ways]), legend=alt.Legend(title=None)
+        ),
         tooltip=[
             alt.Tooltip("name:N", title="Client"),
             alt.Tooltip("way:N", title="Trained"),
@@ -307,16 +337,21 @@ def gains(rows: Rows, count: int) -> alt.LayerChart:
     return alt.layer(reach, points)
 
 
-def curves(rows: Rows, domain: Sequence[float], *, legend: bool = True) -> alt.Chart:
+def curves(rows: Rows, domain: Sequence[float], *, legend: bool = True) -> Chart:
     """Mean test accuracy of a coalition's clients by round, for every way of training."""
     ways = [way for way in theme.WAYS if any(row["way"] == way for row in rows)]
     dash = {"alone": [2, 3], "everyone together": [7, 4], "in coalitions": [1, 0]}
-    return (
-        alt.Chart(alt.Data(values=rows))
+    chart: Chart = (
+        alt.Chart(alt.InlineData(values=rows))
         .mark_line(strokeWidth=2.2)
         .encode(
             x=alt.X("round:Q", title="Round", axis=alt.Axis(grid=False, tickCount=5, tickMinStep=1)),
-            y=alt.Y("accuracy:Q", title="Test accuracy", axis=alt.Axis(format=".0%", tickCount=5), scale=alt.Scale(domain=list(domain), nice=True)),
+            y=alt.Y(
+                "accuracy:Q",
+                title="Test accuracy",
+                axis=alt.Axis(format=".0%", tickCount=5),
+                scale=alt.Scale(domain=list(domain), nice=True),
+            ),
             color=_way_colour(ways, legend),
             strokeDash=alt.StrokeDash(
                 "way:N",
@@ -330,6 +365,7 @@ def curves(rows: Rows, domain: Sequence[float], *, legend: bool = True) -> alt.C
             ],
         )
     )
+    return chart
 
 
 def _way_colour(ways: Sequence[str], legend: bool = True) -> alt.Color:
@@ -342,5 +378,7 @@ def _way_colour(ways: Sequence[str], legend: bool = True) -> alt.Color:
 
 def _client_axis(count: int) -> alt.X:
     """Clients side by side in the order of `place`, named where there is room."""
-    axis = alt.Axis(labelAngle=-90 if count > 6 else 0, labelLimit=110, ticks=False, domain=False, labels=count <= NAMED)
+    axis = alt.Axis(
+        labelAngle=-90 if count > 6 else 0, labelLimit=110, ticks=False, domain=False, labels=count <= NAMED
+    )
     return alt.X("name:N", sort=alt.EncodingSortField(field="place", op="min"), axis=axis, title=None)

@@ -107,17 +107,17 @@ def why(explanation: Explanation) -> str:
         saved, cost = now.generalisation - best.generalisation, best.shift
         if best.bound < now.bound:
             return (
-                f"It would gain {figure(now.bound - best.bound)} in coalition {_number(best)}, but the clients there would "
-                "lose more by taking it in."
+                f"It would gain {figure(now.bound - best.bound)} in coalition {_number(best)}, but the clients there "
+                "would lose more by taking it in."
             )
         return (
-            f"No partner is worth it: in coalition {_number(best)}, the best for it, more data would save {figure(saved)}, "
-            f"but differing data cost {figure(cost)}."
+            f"No partner is worth it: in coalition {_number(best)}, the best for it, more data would save "
+            f"{figure(saved)}, but differing data cost {figure(cost)}."
         )
-    saved = figure(alone.generalisation - now.generalisation)
+    less = figure(alone.generalisation - now.generalisation)
     if now.shift <= SAME * alone.bound:
-        return f"More data saves it {saved}, and its partners' data hardly differ."
-    text = f"More data saves it {saved}; that its partners' data differ costs {figure(now.shift)}."
+        return f"More data saves it {less}, and its partners' data hardly differ."
+    text = f"More data saves it {less}; that its partners' data differ costs {figure(now.shift)}."
     if now.bound > alone.bound:
         text += " By itself it would be better off alone, but its partners gain more."
     return text

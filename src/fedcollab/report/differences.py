@@ -9,6 +9,7 @@ import numpy as np
 if TYPE_CHECKING:
     from fedcollab.report.run import Run
 
+PARTED = " The answer is clear-cut if pairs in the same coalition are far left of the others."
 #: half the width of a 90 % interval, in standard errors
 HALF = 1.645
 #: label shares that are drawn at most, over all clients
@@ -20,13 +21,14 @@ BINS = 25
 
 
 def distance_words(run: Run) -> dict[str, Any]:
+    """The section's text: how distances were had, what stands out, and captions."""
     distances = run.distances
     matrix, names = distances.matrix, run.names
     count = len(names)
     pairs = [(i, j) for i in range(count) for j in range(i + 1, count) if distances.observed[i, j]]
     how = (
-        "It was estimated without moving any sample: a small model, trained by both clients together, tries to tell whose "
-        "sample it sees. The better it can, the more the data differ."
+        "It was estimated without moving any sample: a small model, trained by both clients together, tries to tell "
+        "whose sample it sees. The better it can, the more the data differ."
     )
     facts = []
     if pairs:
@@ -36,20 +38,23 @@ def distance_words(run: Run) -> dict[str, Any]:
             facts.append(f"{word}: {names[pair[0]]} and {names[pair[1]]} ({matrix[pair]:.2f}{sure}).")
     if distances.stderr is not None and pairs:
         typical = float(np.median([distances.stderr[pair] for pair in pairs]))
-        facts.append(f"A typical distance is known to ± {HALF * typical:.2f} (90 % interval). Small clients are less certain.")
+        facts.append(
+            f"A typical distance is known to ± {HALF * typical:.2f} (90 % interval). Small clients are less certain."
+        )
     elif count > 1:
         facts.append("How certain the distances are is not known: the method gave no standard errors.")
     unknown = count * (count - 1) // 2 - len(pairs)
     if unknown:
         facts.append(f"{unknown} pairs were never measured; they count as having nothing in common.")
-    shown_above = run.path is not None
     return {
         "how": how if distances.method != "given" else "The distances were given.",
         "facts": facts,
-        "caption": "How uncertain each distance is (standard error), sorted by coalition. Dark: less certain. Hover for the figures."
-        if shown_above
-        else "Distance between every two clients. Bright: alike. Dark: different. Hover for the figures.",
-        "spread": "How the distances are spread. The answer is clear-cut if pairs in the same coalition are far left of the others.",
+        "caption": (
+            "How uncertain each distance is (standard error), sorted by coalition. Dark: less sure. Hover for figures."
+            if run.path is not None
+            else "Distance between every two clients. Bright: alike. Dark: different. Hover for the figures."
+        ),
+        "spread": "How the distances are spread." + PARTED * (run.collaboration is not None),
         "labels": "Which labels each client has. Clients with the same columns see the same kind of cases.",
         "has_error": distances.stderr is not None,
         "table": _distance_table(run) if count <= TABLE else [],

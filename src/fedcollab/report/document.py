@@ -78,7 +78,7 @@ def render(run: Run) -> str:
                 "palette": len(theme.COALITIONS),
             }
         ),
-        specs=_json({key: spec for key, spec in specs.items()}),
+        specs=_json(specs),
     )
 
 
@@ -91,7 +91,7 @@ def _runtime() -> str:
     """Vega, Vega-Lite and Vega-Embed in one script, once for all charts."""
     import vl_convert
 
-    bundle: str = vl_convert.javascript_bundle(vl_version=_vega_lite_version())
+    bundle: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", _vega_lite_version())
     return bundle.replace("</script", "<\\/script").replace("<!--", "<\\!--")
 
 
@@ -136,7 +136,11 @@ def _slider_words(moved: dict[str, Any]) -> dict[str, Any]:
 def _trained(run: Run) -> dict[str, Any] | None:
     if not run.results:
         return None
-    waiting = [word for way, word in (("local", "alone"), ("global", "with everyone"), ("coalitions", "in coalitions")) if way not in run.results]
+    waiting = [
+        word
+        for way, word in (("local", "alone"), ("global", "with everyone"), ("coalitions", "in coalitions"))
+        if way not in run.results
+    ]
     pictures = trained.curve_rows(run)
     return {
         "sentence": trained.sentence(run),

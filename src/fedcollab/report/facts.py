@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -34,9 +33,11 @@ def cost_facts(run: Run) -> Facts:
 
 def next_commands(run: Run) -> dict[str, str]:
     """What to run for the stages that are missing."""
-    folder = shlex.quote(str(run.directory))
-    again = run.config.get("command") or f"fedcollab run --out {folder}"
-    return {"coalitions": again, "training": again}
+    again = run.config.get("command")
+    return {
+        "coalitions": again or "fedcollab solve distances.json -o collaboration.json",
+        "training": again or "fedcollab train --coalitions collaboration.json",
+    }
 
 
 def _words(key: str) -> str:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fedcollab.report import charts, trained
 from fedcollab.report.differences import label_rows, quantity_rows, spread_rows
 from fedcollab.report.run import Run
-from fedcollab.report.slider import bound_terms
+
+if TYPE_CHECKING:
+    from fedcollab.coalitions import Collaboration
 
 
 def pictures(run: Run, moved: dict[str, Any] | None, *, live: bool) -> dict[str, charts.Chart]:
@@ -29,7 +31,7 @@ def pictures(run: Run, moved: dict[str, Any] | None, *, live: bool) -> dict[str,
     elif not live:
         made["matrix"] = charts.matrix(run.distances, labels)
         if run.collaboration is not None:
-            made["bounds"] = charts.bounds(bar_rows(run), count).properties(height=260)
+            made["bounds"] = charts.bounds(_bars(run.names, run.collaboration), count).properties(height=260)
     if live and moved is None:
         made["matrix-fixed"] = charts.matrix(run.distances, labels, live=True)
     elif run.distances.stderr is not None:
@@ -48,21 +50,6 @@ def pictures(run: Run, moved: dict[str, Any] | None, *, live: bool) -> dict[str,
     return made
 
 
-def bar_rows(run: Run) -> list[dict[str, Any]]:
-    """Each client's bound in its coalition, in two parts, and alone."""
-    collaboration = run.collaboration
-    if collaboration is None:
-        return []
-    quantities = run.distances.quantities.astype(np.float64)
-    parts = bound_terms(run.distances.matrix, quantities, collaboration.assignment, collaboration.C)
-    return [
-        {
-            "name": run.names[client],
-            "place": place,
-            "coalition": int(collaboration.assignment[client]) + 1,
-            "little": float(parts[client, 0]),
-            "unlike": float(parts[client, 1]),
-            "alone": float(collaboration.C / np.sqrt(quantities[client])),
-        }
-        for place, client in enumerate(charts.ordering(collaboration.assignment)[0])
-    ]
+def _bars(names: tuple[str, ...], collaboration: Collaboration) -> charts.Rows:
+    alone = collaboration.C / np.sqrt(collaboration.quantities)
+    return charts.bar_rows(names, collaboration.assignment, collaboration.terms, alone)

@@ -54,7 +54,7 @@ def read_run(directory: str | Path) -> Run:
         raise InputError(f"`directory` (={str(directory)!r}) does not exist; expected a run directory")
     if not store.has("distances.json"):
         raise InputError(
-            f"`directory` (={str(directory)!r}) holds no distances.json yet; run `fedcollab run` or `fedcollab estimate`"
+            f"`directory` (={str(directory)!r}) holds no distances.json; see `fedcollab run` or `fedcollab estimate`"
         )
     distances = Distances.load(store.file("distances.json"))
     config = store.config() if store.has("run.json") else {}

@@ -88,7 +88,7 @@ def packed(values: NDArray[np.float64] | None) -> list[int | None] | None:
     if values is None:
         return None
     upper = values[np.triu_indices(len(values), 1)]
-    return [int(round(1000 * value)) if np.isfinite(value) else None for value in upper.tolist()]
+    return [round(1000 * value) if np.isfinite(value) else None for value in upper.tolist()]
 
 
 def _shift(matrix: NDArray[np.float64], quantities: NDArray[np.float64], labels: NDArray[np.int64]) -> list[int]:

@@ -15,11 +15,10 @@ from fedcollab import metrics
 from fedcollab.report.words import answer, coalition_line, range_of_names
 
 if TYPE_CHECKING:
-    from fedcollab.training import TrainingResult
-
     from fedcollab.distances import Distances
     from fedcollab.pipeline import Fitted
     from fedcollab.scenarios import Scenario
+    from fedcollab.training import TrainingResult
 
 WAYS = {"local": "alone", "global": "all together", "coalitions": "in coalitions"}
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 #: Okabe and Ito's palette without black; coalitions beyond the seventh repeat colours, so each also shows its number
 COALITIONS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442")
 #: text on each of them, for a contrast of at least 4.5
 ON_COALITIONS = ("#ffffff", "#000000", "#000000", "#000000", "#000000", "#000000", "#000000")
 #: distances from alike (bright) to nothing in common (dark)
-MATRIX = "viridis"
+MATRIX: Final = "viridis"
 #: text and lines where the page's own colour is not to be had
 PRINT_INK = "#1b1f24"
 UNMEASURED = "#8a8f98"
@@ -20,7 +20,7 @@ WAYS = {"alone": "#8a8f98", "everyone together": "#D55E00", "in coalitions": "#1
 
 
 def config(ink: str = "currentColor") -> dict[str, Any]:
-    """Vega-Lite settings; on the page the ink is the text's own colour, so that light, dark and print need no redraw."""
+    """Vega-Lite settings; on the page the ink is the text's own colour, so light, dark and print need no redraw."""
     text = {"labelColor": ink, "titleColor": ink, "labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": 600}
     return {
         "background": None,
