@@ -28,6 +28,8 @@ LISTED = 20
 SMALL = 13
 #: bit masks of coalitions are 64 bits wide
 WIDEST = 64
+#: violated coalitions that one round of prices looks at
+MANY = 4000
 #: coalitions that the last search may be left with, and nodes that it may visit
 LEFT = 200_000
 NODES = 20_000
@@ -75,11 +77,12 @@ def _prove_listed(instance: Instance, known: Labels | None, upper: float, lines:
 
     def price(y: Floats) -> tuple[float, Masks, Floats]:
         reduced = cost - spread(y)
-        worst = np.argpartition(reduced, 100)[:100]
-        half = [reduced.reshape(-1, 2, 1 << unit)[:, 1].ravel().argmin() for unit in range(count)]
-        best = [(at >> unit << (unit + 1)) | (1 << unit) | (at & ((1 << unit) - 1)) for unit, at in enumerate(half)]
-        picked = np.unique(np.r_[worst, np.array(best, dtype=np.int64)])
-        picked = picked[reduced[picked] < 0]
+        bad = np.flatnonzero(reduced < 0)
+        if len(bad) > MANY:
+            bad = bad[np.argpartition(reduced[bad], MANY)[:MANY]]
+        bad = bad[np.argsort(reduced[bad], kind="stable")]
+        holds = (bad[:, None] >> np.arange(count)) & 1  # the worst hundred, and the worst that hold each unit
+        picked = np.union1d(bad[:100], bad[holds.argmax(axis=0)] if len(bad) else bad)
         return float(reduced.min()), every[picked], cost[picked]
 
     start = _nearby(instance, known)

@@ -40,8 +40,7 @@ def search(instance: Instance, restarts: int, seed: int, starts: tuple[Labels, .
 
 def best_of(instance: Instance, found: list[Labels]) -> Labels:
     """The admissible partition with the lowest objective; among equals the first in the order of labels."""
-    tidy = {first_appearance(labels).tobytes(): first_appearance(labels) for labels in found}
-    scored = [(instance.value(labels), labels) for labels in tidy.values() if instance.admits(labels)]
+    scored = [(instance.value(labels), labels) for labels in _unique(np.stack(found)) if instance.admits(labels)]
     if not scored:
         return first_appearance(found[0])
     lowest = min(value for value, _ in scored)
@@ -84,7 +83,14 @@ def _repair(instance: Instance, labels: NDArray[np.int64]) -> NDArray[np.int64]:
 
 def _unique(labels: NDArray[np.int64]) -> NDArray[np.int64]:
     """Different partitions only, each with labels in order of first appearance."""
-    return np.unique(np.stack([first_appearance(row) for row in labels]), axis=0) if len(labels) else labels
+    return np.unique(_tidy(labels), axis=0) if len(labels) else labels
+
+
+def _tidy(labels: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Labels in order of first appearance, for every row."""
+    first = (labels[:, :, None] == labels[:, None, :]).argmax(axis=2)  # the first unit of each unit's coalition
+    rank = (first == np.arange(labels.shape[1])).cumsum(axis=1) - 1
+    return np.take_along_axis(rank, first, axis=1)
 
 
 class _State:
@@ -114,7 +120,7 @@ def _descend(instance: Instance, labels: NDArray[np.int64], rng: np.random.Gener
     labels = labels.copy()
     active = np.arange(len(labels))
     while active.size:
-        rows = np.stack([first_appearance(row) for row in labels[active]])
+        rows = _tidy(labels[active])
         moved = _one_pass(instance, rows, rng)
         labels[active] = rows
         active = active[moved]

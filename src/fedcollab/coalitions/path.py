@@ -30,7 +30,7 @@ from numpy.typing import ArrayLike
 
 from fedcollab.artefact import read_json, write_json
 from fedcollab.coalitions.constraints import read_constraints
-from fedcollab.coalitions.exact import LISTED, WIDEST, prove
+from fedcollab.coalitions.exact import LISTED, SMALL, WIDEST, prove
 from fedcollab.coalitions.feasible import refuse_impossible
 from fedcollab.coalitions.inputs import Inputs, Labels, read_inputs
 from fedcollab.coalitions.instance import Instance, build_instance
@@ -257,8 +257,10 @@ class _Tracer:
     def _best(self, C: float) -> tuple[Labels, bool]:
         """The best partition at one C, and whether that is proven."""
         instance = self.instance.at(C)
-        known = tuple(self.found[-8:])
-        labels = best_of(instance, [search(instance, self.restarts, self.seed, known), *self.found])
+        found = [*self.found] or [np.arange(instance.count)]
+        if instance.count > SMALL:
+            found.append(search(instance, self.restarts, self.seed, tuple(self.found[-8:])))
+        labels = best_of(instance, found)
         proven = False
         if instance.count <= WIDEST:
             proof = prove(instance, labels, BUDGET, self.lists)

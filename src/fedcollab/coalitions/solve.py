@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from fedcollab.coalitions.collaboration import Collaboration
 from fedcollab.coalitions.constraints import Constraints, read_constraints
-from fedcollab.coalitions.exact import PROGRAMME, WIDEST, prove
+from fedcollab.coalitions.exact import PROGRAMME, SMALL, WIDEST, prove
 from fedcollab.coalitions.feasible import refuse_impossible
 from fedcollab.coalitions.inputs import Floats, Inputs, Labels, read_inputs
 from fedcollab.coalitions.instance import TOLERANCE, Instance, build_instance
@@ -107,7 +107,9 @@ def solve_instance(instance: Instance, method: str, restarts: int, seed: int, st
         )
     if method == "auto":
         restarts = int(np.clip(AUTO_WORK // (count * count), 1, restarts))
-    labels = search(instance, restarts, seed, starts)
+    # Few units are proven from nothing faster than they are searched.
+    quick = method != "local" and count <= SMALL
+    labels = np.arange(count) if quick else search(instance, restarts, seed, starts)
     admissible = instance.admits(labels)
     if method == "local" or count > WIDEST:
         if not admissible:
