@@ -4,9 +4,9 @@
 
 h ranges over linear classifiers of the features (`heads.Hypothesis`). It is trained federatedly to be right on one
 client (-log p_y) and wrong on the other (-log(1 - p_y)), in both directions; training samples decide which direction
-counts, held-out samples only judge. It sees differences that matter to the task and no others: two hospitals whose patients are
-easily told apart, yet for whom the same classifier is right, are near. Cross-fitting, rounds and messages are those
-of `cross`. Bao, Wang, Wu, He (ICML 2023), Section 3 (C-divergence) and the appendix on its derivation.
+counts, held-out samples only judge. It sees differences that matter to the task and no others: two hospitals whose
+patients are easily told apart, yet for whom the same classifier is right, are near. Cross-fitting, rounds and messages
+are those of `cross`. Bao, Wang, Wu, He (ICML 2023), Section 3 (C-divergence) and the appendix on its derivation.
 """
 
 from __future__ import annotations

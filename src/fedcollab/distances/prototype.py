@@ -4,8 +4,8 @@
     c(a, b) = 1 - [a = b] exp(-|mu_ia - mu_jb|^2 / (2 s_ij^2))
 
 p_i are label shares, mu_ia the mean of client i's samples of class a, s_ij^2 the two clients' mean squared distance of
-a sample to its own prototype. Moving mass to another class costs 1; within a class, what its means have moved. After the
-label-aware transport of Alvarez-Melis and Fusi ("Geometric dataset distances via optimal transport", 2020).
+a sample to its own prototype. Moving mass to another class costs 1; within a class, what its means have moved. After
+the label-aware transport of Alvarez-Melis and Fusi ("Geometric dataset distances via optimal transport", 2020).
 
 A class's mean leaves a client only from `least` samples on: the mean of one sample is that sample. A class without a
 mean at either client is compared by its label alone. One message; a value in [0, 1], without standard errors.
@@ -24,7 +24,7 @@ from fedcollab.runtime.silo import Silo
 
 
 def means(message: Message, silo: Silo) -> Message:
-    """Action `prototype-means`: means of the classes with `least` samples or more, which those are, and their spread."""
+    """Action `prototype-means`: means of the classes with `least` samples or more, which they are, and their spread."""
     x, y = rows(silo).astype(np.float64), silo.arrays.y
     found = np.zeros((message["classes"], x.shape[1]))
     known = np.bincount(y, minlength=message["classes"]) >= message["least"]

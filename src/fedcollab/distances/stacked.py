@@ -72,43 +72,66 @@ def _chunks(design: Design) -> list[tuple[list[int], bool]]:
 
 def _train(design: Design, silos: Mapping[str, Silo], spanned: bool) -> Tensor:
     """Final weights (models, rows, D + 1) of all models; all pairs have one training size."""
+    samples = _training(design, silos)
+    pair, direction = np.array(design.models())[:, :2].T
+    device = next(iter(samples.values()))[0].device
+    scale = torch.tensor(design.scales, dtype=torch.float32)[pair].to(device)
+    side = np.repeat([1, 0], design.sizes[0])[None] != direction[:, None]
+    target = torch.from_numpy(side.astype(np.float32)).to(device)
+    keys = [[(name, repeat, fold) for name in design.pairs[pair]] for pair, _, repeat, fold in design.models()]
+    x = [torch.stack([samples[both[k]][0] for both in keys]) for k in (0, 1)]
+    y = torch.cat([torch.stack([samples[both[k]][1] for both in keys]) for k in (0, 1)], dim=1)
+    if not spanned:
+        return _direct(design, torch.cat(x, dim=1), y, target, scale)
+    alone = {key: features @ features.T for key, (features, _) in samples.items()}
+    own = [torch.stack([alone[both[k]] for both in keys]) for k in (0, 1)]
+    return _span(design, x, own, y, target, scale)
+
+
+def _direct(design: Design, x: Tensor, y: Tensor, target: Tensor, scale: Tensor) -> Tensor:
+    """Steps of the weights themselves: what the two clients' averaged steps are."""
     from fedcollab.distances.cross import accelerate
 
-    head, size, rounds = design.head, design.sizes[0], design.settings.rounds
-    pair, direction = np.array(design.models())[:, :2].T
-    x, y = _training(design, silos)
-    scale = torch.tensor(design.scales, dtype=torch.float32)[pair].to(x.device)
+    head, rate = design.head, design.head.step / x.shape[1]
     x = torch.cat([x / scale[:, None, None], x.new_ones(*x.shape[:2], 1)], dim=2)
-    side = np.repeat([1, 0], size)[None] != direction[:, None]
-    target = torch.from_numpy(side.astype(np.float32)).to(x.device)
+
+    def step(look: Tensor) -> Tensor:
+        outputs = head.outputs(torch.bmm(x, look.transpose(1, 2)), y)
+        residual = head.spread(head.residual(outputs, y, target), y, design.classes)
+        return look - rate * torch.bmm(residual.transpose(1, 2), x)
+
+    return accelerate(step, x.new_zeros(len(x), *design.shape), design.settings.rounds)
+
+
+def _span(design: Design, x: list[Tensor], own: list[Tensor], y: Tensor, target: Tensor, scale: Tensor) -> Tensor:
+    """The same weights from coefficients of the training samples; `own` are the Gram matrices within each client."""
+    from fedcollab.distances.cross import accelerate
+
+    head, size = design.head, design.sizes[0]
+    kernel = x[0].new_empty(len(y), 2 * size, 2 * size)
+    kernel[:, :size, :size], kernel[:, size:, size:] = own
+    kernel[:, :size, size:] = torch.bmm(x[0], x[1].transpose(1, 2))
+    kernel[:, size:, :size] = kernel[:, :size, size:].transpose(1, 2)
+    kernel = kernel.div_(scale[:, None, None] ** 2).add_(1.0).mul_(head.gate(y[:, :, None], y[:, None, :]))
     rate = head.step / (2 * size)
-    if not spanned:
-
-        def step(look: Tensor) -> Tensor:
-            outputs = head.outputs(torch.bmm(x, look.transpose(1, 2)), y)
-            residual = head.spread(head.residual(outputs, y, target), y, design.classes)
-            return look - rate * torch.bmm(residual.transpose(1, 2), x)
-
-        return accelerate(step, x.new_zeros(len(x), *design.shape), rounds)
-    kernel = torch.bmm(x, x.transpose(1, 2)) * head.gate(y[:, :, None], y[:, None, :])
-    start = x.new_zeros(len(x), 2 * size, head.width(design.classes))
-    c = accelerate(lambda look: look - rate * head.residual(torch.bmm(kernel, look), y, target), start, rounds)
-    return torch.bmm(head.spread(c, y, design.classes).transpose(1, 2), x)
+    start = kernel.new_zeros(len(y), 2 * size, head.width(design.classes))
+    c = accelerate(
+        lambda look: look - rate * head.residual(torch.bmm(kernel, look), y, target), start, design.settings.rounds
+    )
+    rows = head.spread(c, y, design.classes).transpose(1, 2)
+    w = torch.bmm(rows[..., :size], x[0]).baddbmm_(rows[..., size:], x[1]) / scale[:, None, None]
+    return torch.cat([w, rows.sum(dim=2, keepdim=True)], dim=2)
 
 
-def _training(design: Design, silos: Mapping[str, Silo]) -> tuple[Tensor, Tensor]:
-    """Training features (models, 2m, D) and labels (models, 2m), the first client's samples first."""
+def _training(design: Design, silos: Mapping[str, Silo]) -> dict[tuple[str, int, int], tuple[Tensor, Tensor]]:
+    """Training features (m, D) and labels (m) by client, repeat and fold."""
     folds, size = design.settings.folds, design.sizes[0]
     taken: dict[tuple[str, int, int], tuple[Tensor, Tensor]] = {}
-    held = {name: tensors(silos[name]) for name in places(design.pairs)}
-    for name, (x, y) in held.items():
+    for name in places(design.pairs):
+        x, y = tensors(silos[name])
         for repeat in range(design.repeats[0]):
             samples = folding.order(design.seed, name, repeat, len(y))
             for fold in range(folds):
                 train, _ = folding.split(samples, folds, fold, size)
                 taken[name, repeat, fold] = x[train], y[train]
-    found = [[taken[name, repeat, fold] for name in design.pairs[pair]] for pair, _, repeat, fold in design.models()]
-    return (
-        torch.stack([torch.cat([part[0] for part in both]) for both in found]),
-        torch.stack([torch.cat([part[1] for part in both]) for both in found]),
-    )
+    return taken
