@@ -119,7 +119,7 @@ def matrix(
     )
     frame = (
         alt.Chart(frames)
-        .mark_rect(fillOpacity=0, stroke="#e5484d", strokeWidth=2.5, tooltip=False)
+        .mark_rect(filled=False, color=theme.FRAME, strokeWidth=2.5, tooltip=False)
         .encode(x=alt.X("start:Q", scale=place), x2="end:Q", y=alt.Y("start:Q", scale=down), y2="end:Q")
     )
     given = {"names": list(distances.names), "order": order, "rank": rank}

@@ -45,7 +45,8 @@ def distance_words(run: Run) -> dict[str, Any]:
         facts.append("How certain the distances are is not known: the method gave no standard errors.")
     unknown = count * (count - 1) // 2 - len(pairs)
     if unknown:
-        facts.append(f"{unknown} pairs were never measured; they count as having nothing in common.")
+        were = "pair was" if unknown == 1 else "pairs were"
+        facts.append(f"{unknown:,} {were} never measured: such clients are kept apart.")
     return {
         "how": how if distances.method != "given" else "The distances were given.",
         "facts": facts,

@@ -67,7 +67,7 @@ def render(run: Run) -> str:
         figure=figure,
         percent=_percent,
         points=lambda value: f"{'+' if value >= 0 else '−'}{abs(100 * value):.1f} points",
-        data=_json(
+        data=as_json(
             {
                 "names": list(run.names),
                 "quantities": quantities.tolist(),
@@ -78,7 +78,7 @@ def render(run: Run) -> str:
                 "palette": len(theme.COALITIONS),
             }
         ),
-        specs=_json(specs),
+        specs=as_json(specs),
     )
 
 
@@ -102,7 +102,7 @@ def _vega_lite_version() -> str:
     return ".".join(altair.SCHEMA_VERSION.lstrip("v").split(".")[:2])
 
 
-def _json(value: Any) -> Markup:
+def as_json(value: Any) -> Markup:
     """JSON that is safe inside a script element: no tag can begin or end in it."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     for character in "<>&\u2028\u2029":

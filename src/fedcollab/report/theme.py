@@ -12,6 +12,7 @@ ON_COALITIONS = ("#ffffff", "#000000", "#000000", "#000000", "#000000", "#000000
 MATRIX: Final = "viridis"
 #: text and lines where the page's own colour is not to be had
 PRINT_INK = "#1b1f24"
+FRAME = "#e5484d"
 UNMEASURED = "#8a8f98"
 #: the two parts of a client's bound
 PARTS = {"too little data": "#56B4E9", "unlike partners": "#D55E00"}

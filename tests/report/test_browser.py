@@ -1,0 +1,153 @@
+"""The page in a real browser: no errors, no network, a slider that moves things, and no accessibility violations.
+
+Screenshots are kept in runs/screenshots for people to look at.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from fedcollab.report import write
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+BROWSER = next(
+    (found for name in ("chromium", "google-chrome", "chromium-browser") if (found := shutil.which(name))), None
+)
+pytestmark = pytest.mark.skipif(BROWSER is None, reason="no headless browser here: install chromium")
+KEPT = Path(__file__).parents[2] / "runs" / "screenshots"
+ARGUMENTS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+)
+DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=BROWSER, args=list(ARGUMENTS))
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def visit(browser):
+    """Open a report; at the end of the test there must have been no error and no request beyond the file."""
+    contexts, problems = [], []
+
+    def go(page_file, viewport=DESKTOP, **options):
+        context = browser.new_context(viewport=viewport, **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.on(
+            "console", lambda message: problems.append(message.text) if message.type in ("error", "warning") else None
+        )
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on("request", lambda request: problems.append(request.url) if _foreign(request.url) else None)
+        page.goto(page_file.as_uri())
+        page.wait_for_selector("html[data-ready=yes]", state="attached", timeout=30_000)
+        return page
+
+    yield go
+    for context in contexts:
+        context.close()
+    assert problems == []
+
+
+def _foreign(url):
+    return not url.startswith(("file:", "data:", "blob:"))
+
+
+def shown(page):
+    """The coalitions that the page lists now."""
+    return page.locator("#shown li").all_inner_texts()
+
+
+@pytest.fixture(scope="module")
+def small(run_of):
+    names = [f"client-{i:02d}" for i in range(8)]
+    return write(run_of(names))
+
+
+def test_the_slider_moves_by_keyboard(small, visit):
+    page = visit(small)
+    first, said, drawn = shown(page), page.inner_text("#said"), page.inner_html("#matrix")
+    assert "the answer above" in said
+    page.focus("#c")
+    page.keyboard.press("Home")
+    assert len(shown(page)) > len(first)
+    assert page.inner_text("#said") != said
+    page.wait_for_function("old => document.querySelector('#matrix').innerHTML !== old", arg=drawn)
+    page.keyboard.press("End")
+    assert len(shown(page)) == 1
+    assert "other partners" in page.inner_text("#said")
+    page.click("#suggested")
+    assert shown(page) == first
+
+
+def test_everyone_and_nobody(small, visit):
+    page = visit(small)
+    first = shown(page)
+    page.check("input[value=everyone]")
+    assert len(shown(page)) == 1
+    page.check("input[value=nobody]")
+    assert len(shown(page)) == 8
+    bars = page.inner_html("#bounds")
+    page.check("input[value=path]")
+    assert shown(page) == first
+    page.wait_for_function("old => document.querySelector('#bounds').innerHTML !== old", arg=bars)
+
+
+def test_charts_are_drawn_at_every_stage(run_of, visit):
+    for stage, least in (("distances", 4), ("coalitions", 8), ("training", 11)):
+        page = visit(write(run_of(tuple("abcdef"), stage)))
+        assert page.locator(".plot svg, .plot canvas").count() >= least
+        assert page.locator(".plot:not(:has(svg, canvas))").count() == 0
+
+
+def test_names_do_not_run(run_of, nasty, visit):
+    page = visit(write(run_of(nasty)))
+    assert page.locator("#shown").inner_text().count("<script>alert(1)</script>") == 1
+    page.hover("#matrix svg .mark-rect path >> nth=1")
+    page.wait_for_selector("#vg-tooltip-element.visible")
+    assert "<script>alert(1)</script>" in page.inner_text("#vg-tooltip-element")
+    assert page.locator("main b").count() == 0
+
+
+@pytest.mark.parametrize(("viewport", "scheme"), [(DESKTOP, "light"), (PHONE, "light"), (PHONE, "dark")])
+def test_pictures_for_people_and_accessibility(small, visit, scheme, viewport):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed")
+    page = visit(small, viewport, color_scheme=scheme)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "the page scrolls sideways"
+    KEPT.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=KEPT / f"report-{viewport['width']}-{scheme}.png", full_page=True)
+    found = axe.Axe().run(page).response["violations"]
+    assert [(rule["id"], rule["nodes"][0]["html"][:120]) for rule in found] == []
+
+
+def test_two_hundred_clients(run_of, many, visit):
+    page = visit(write(run_of(many)))
+    first = shown(page)
+    page.focus("#c")
+    page.keyboard.press("End")
+    assert len(shown(page)) == 1 != len(first)
+    page.fill("#find", "client-19")
+    assert page.locator("#client-table tbody tr:visible").count() == 10
+    KEPT.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=KEPT / "report-200-clients.png", full_page=True)
+
+
+def test_it_prints(small, visit):
+    page = visit(small, color_scheme="dark")
+    KEPT.mkdir(parents=True, exist_ok=True)
+    assert page.pdf(path=KEPT / "report.pdf", format="A4").startswith(b"%PDF")
+    page.emulate_media(media="print")
+    assert page.evaluate("getComputedStyle(document.body).color") == "rgb(27, 31, 36)"
+    assert not page.locator("#c").is_visible()

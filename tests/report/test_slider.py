@@ -1,0 +1,60 @@
+"""The slider's data: what the page looks up is what the objective says."""
+
+import numpy as np
+import pytest
+
+from fedcollab.coalitions import objective
+from fedcollab.report import slider as module
+from fedcollab.report.run import read_run
+from fedcollab.report.slider import packed, slider
+
+NAMES = tuple("abcdef")
+
+
+@pytest.fixture
+def run(run_of):
+    return read_run(run_of(NAMES))
+
+
+def test_the_parts_of_every_client_sum_to_the_objective(run):
+    shown = slider(run.distances, run.path, run.collaboration)
+    quantities = run.distances.quantities
+    for segment in shown["segments"]:
+        labels = np.array(segment["labels"])
+        expected = objective(run.distances.matrix, quantities, labels, C=segment["C"])
+        assert segment["objective"]["path"] == pytest.approx(expected, abs=1e-6)
+        mass = np.bincount(labels, weights=quantities)[labels]
+        parts = (segment["C"] / np.sqrt(mass)).sum() + sum(segment["shift"]) / module.DIGITS
+        assert parts == pytest.approx(expected, abs=len(NAMES) / module.DIGITS)
+        assert sum(shown["everyone"]) / module.DIGITS + len(NAMES) * segment["C"] / np.sqrt(
+            quantities.sum()
+        ) == pytest.approx(segment["objective"]["everyone"], abs=len(NAMES) / module.DIGITS)
+        assert segment["objective"]["nobody"] == pytest.approx((segment["C"] / np.sqrt(quantities)).sum(), abs=1e-6)
+        assert segment["objective"]["path"] <= min(segment["objective"].values()) + 1e-6
+
+
+def test_segments_cover_the_scale_and_the_answer_is_one_of_them(run):
+    shown = slider(run.distances, run.path, run.collaboration)
+    segments = shown["segments"]
+    assert len(segments) == len(run.path)
+    assert [s["right"] for s in segments[:-1]] == [s["left"] for s in segments[1:]]
+    assert all(s["left"] <= s["C"] <= s["right"] for s in segments)
+    assert segments[0]["words"].startswith("below")
+    assert segments[-1]["words"].startswith("above")
+    assert segments[shown["chosen"]]["labels"] == run.collaboration.assignment.tolist()
+    assert segments[shown["suggested"]]["C"] == run.path.suggested.C
+
+
+def test_of_too_many_segments_the_widest_are_kept(run, monkeypatch):
+    whole = slider(run.distances, run.path, run.collaboration)
+    monkeypatch.setattr(module, "MOST", 3 * len(NAMES))
+    shown = slider(run.distances, run.path, run.collaboration)
+    assert shown["left_out"] == len(run.path) - len(shown["segments"]) == len(run.path) - 3
+    kept = [s["words"] for s in shown["segments"]]
+    assert {whole["segments"][i]["words"] for i in (0, -1, whole["suggested"])} <= set(kept)
+
+
+def test_a_matrix_is_packed_as_its_upper_triangle():
+    values = np.array([[0, 0.1, np.nan], [0.1, 0, 0.25], [np.nan, 0.25, 0]])
+    assert packed(values) == [100, None, 250]
+    assert packed(None) is None
