@@ -92,14 +92,15 @@ def place(
     closed = np.bincount(labels, weights=barred) > 0
     limit = collaboration.constraints.max_size
     groups = collaboration.coalitions
-    choices = []
-    for group, members in enumerate(groups):
-        total = mass[group] + mine
-        before = size[group] * C / np.sqrt(mass[group]) + sums[group] / mass[group]
-        after = size[group] * C / np.sqrt(total) + (sums[group] + mine * push[group]) / total
-        allowed = not closed[group] and (limit is None or size[group] < limit)
-        own = float(C / np.sqrt(total)), float(pull[group] / total)
-        choices.append(Choice("join", group, (*members, name), *own, float(after - before), bool(allowed)))
+    total = mass + mine
+    before = size * C / np.sqrt(mass) + sums / mass
+    after = size * C / np.sqrt(total) + (sums + mine * push) / total
+    full = np.zeros(len(size), dtype=bool) if limit is None else size >= limit
+    columns = (C / np.sqrt(total), pull / total, after - before, ~(closed | full))
+    choices = [
+        Choice("join", group, (*members, name), *own)
+        for group, (members, *own) in enumerate(zip(groups, *(column.tolist() for column in columns), strict=True))
+    ]
     alone = collaboration.constraints.min_size <= 1
     choices.append(Choice("alone", None, (name,), float(C / np.sqrt(mine)), 0.0, 0.0, alone))
     best = min(
@@ -110,12 +111,11 @@ def place(
             f"`name` (={name!r}) can neither join a coalition nor stay alone: "
             "`max_size`, `min_size` and the clients it cannot be with leave nothing"
         )
-    after_joining = [
-        [*members, name] if group == best.coalition else list(members) for group, members in enumerate(groups)
-    ]
     if best.coalition is None:
-        after_joining.append([name])
-    return Placement(name, mine, best.coalition, tuple(choices), after_joining)
+        groups.append([name])
+    else:
+        groups[best.coalition].append(name)
+    return Placement(name, mine, best.coalition, tuple(choices), groups)
 
 
 def _row(collaboration: Collaboration, distances: ArrayLike | Mapping[str, float]) -> Floats:

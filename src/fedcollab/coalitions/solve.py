@@ -81,7 +81,7 @@ def solve(
         if found.labels is None:
             refuse_impossible(inputs, constraints)
         found = Found(instance.to_clients(found.labels), found.lower, found.optimal, found.method)
-    return _collaboration(inputs, constraints, C, found)
+    return collaboration_of(inputs, constraints, C, found)
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,8 @@ def _solve_large(inputs: Inputs, constraints: Constraints, C: float, method: str
     return Found(labels, lower, upper - lower <= TOLERANCE * upper, "local", sums)
 
 
-def _collaboration(inputs: Inputs, constraints: Constraints, C: float, found: Found) -> Collaboration:
+def collaboration_of(inputs: Inputs, constraints: Constraints, C: float, found: Found) -> Collaboration:
+    """A partition with its objective, its bound and the sums that explain it."""
     labels = found.labels
     if labels is None:
         raise InputError("the constraints leave no partition")
