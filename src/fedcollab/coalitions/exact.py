@@ -30,9 +30,9 @@ SMALL = 13
 WIDEST = 64
 #: violated coalitions that one round of prices looks at
 MANY = 4000
-#: coalitions that the last search may be left with, and nodes that it may visit
+#: coalitions that the last search may be left with, and how many of them it may look at over all its nodes
 LEFT = 200_000
-NODES = 20_000
+LOOKS = 5_000_000
 
 
 @dataclass(frozen=True)
@@ -162,12 +162,12 @@ def _assemble(masks: Masks, reduced: Floats, count: int, gap: float) -> tuple[bo
     holds = unpack(masks, count).astype(bool)
     best: list[int] | None = None
     limit = gap * (1 - 1e-12)
-    visited = 0
+    looked = 0
 
     def visit(free: int, rows: Labels, spent: float, chosen: list[int]) -> bool:
-        nonlocal best, limit, visited
-        visited += 1
-        if visited > NODES:
+        nonlocal best, limit, looked
+        looked += len(rows) + 100
+        if looked > LOOKS:
             return False
         if free == 0:
             best, limit = list(chosen), spent

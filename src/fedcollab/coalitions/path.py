@@ -43,7 +43,7 @@ MOST = 1000
 #: corners that a path may have
 CORNERS = 500
 #: partial coalitions that the proof of one corner may visit
-BUDGET = 100_000
+BUDGET = 30_000
 
 
 @dataclass(frozen=True, eq=False)
