@@ -15,9 +15,10 @@ from fedcollab.baselines.fesem import FeSEM
 from fedcollab.baselines.ifca import IFCA
 from fedcollab.baselines.kmeans import KMeans
 from fedcollab.clients.data import ClientData
-from fedcollab.errors import InputError, choose, number, unknown
+from fedcollab.errors import choose, number
 from fedcollab.runtime.base import Runtime
 from fedcollab.training import TrainingResult, train
+from fedcollab.training.hooks import check_options
 from fedcollab.training.rounds import Grouping
 
 __all__ = ["BASELINES", "IFCA", "FeSEM", "FedCluster", "KMeans", "run"]
@@ -45,10 +46,7 @@ def run(
     clients = clients if isinstance(clients, Runtime) else list(clients)
     count = len(clients.names) if isinstance(clients, Runtime) else len(clients)
     number("k", k, at_least=1, at_most=count, whole=True)
-    allowed = [field.name for field in fields(baseline) if field.init and field.name not in ("coalitions", "k")]
-    for key in baseline_options or {}:
-        if key not in allowed:
-            has = unknown("option", key, allowed) if allowed else f"`option` (={key!r}): it has none"
-            raise InputError(f"baseline '{name}': {has}")
+    known = {f.name: f.default for f in fields(baseline) if f.init and f.name not in ("coalitions", "k")}
+    check_options(f"baseline '{name}'", baseline_options or {}, known)
     grouping = baseline(**{"k": int(k), **(baseline_options or {})})
     return train(clients, grouping, rounds=rounds, lr=lr, **settings)

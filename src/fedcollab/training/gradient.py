@@ -155,7 +155,7 @@ class Automatic(Gradient):
         """In evaluation mode, in parts that fit in memory."""
         module = self.network.point(w).eval()
         with torch.no_grad():
-            return torch.cat([module(part) for part in torch.split(x, 512)])
+            return torch.cat([module(_fast(part)) for part in torch.split(x, 512)])
 
     def _grads(self, w: Tensor, batch: Batch, row: int) -> list[Tensor]:
         size = batch.sizes[row]
@@ -163,8 +163,13 @@ class Automatic(Gradient):
             return []
         module = self.network.point(w[row]).train()
         with torch.enable_grad():
-            loss = functional.cross_entropy(module(batch.x[row, :size]), batch.y[row, :size])
+            loss = functional.cross_entropy(module(_fast(batch.x[row, :size])), batch.y[row, :size])
             grads = torch.autograd.grad(loss, list(module.parameters()))
         self.loss[row] += loss.detach().cpu()
         self.calls[row] += 1
         return list(grads)
+
+
+def _fast(x: Tensor) -> Tensor:
+    """Images channels last in memory, which PyTorch's kernels work much faster on."""
+    return x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x

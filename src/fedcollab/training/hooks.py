@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from torch import Tensor
 
-from fedcollab.errors import InputError, choose, unknown
+from fedcollab.errors import InputError, choose, number, unknown
 
 if TYPE_CHECKING:
     from fedcollab.training.batches import Batch
@@ -110,12 +110,18 @@ def make_algorithm(algorithm: str | Algorithm, options: Mapping[str, Any] | None
     if not isinstance(algorithm, str):
         raise InputError(f"`algorithm` (={algorithm!r}) must be a name or an object of a subclass of Algorithm")
     known = choose("algorithm", algorithm, ALGORITHMS)
-    allowed = [field.name for field in fields(known)]
-    for key in options or {}:
-        if key not in allowed:
-            has = unknown("option", key, allowed) if allowed else f"`option` (={key!r}): it has none"
-            raise InputError(f"algorithm '{algorithm}': {has}")
+    check_options(f"algorithm '{algorithm}'", options or {}, {field.name: field.default for field in fields(known)})
     return algorithm, known(**(options or {}))
+
+
+def check_options(where: str, options: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
+    """Every option must be known; one whose default is a number must be a number of at least 0."""
+    for key, value in options.items():
+        if key not in defaults:
+            has = unknown("option", key, defaults) if defaults else f"`option` (={key!r}): it has none"
+            raise InputError(f"{where}: {has}")
+        if isinstance(defaults[key], (int, float)):
+            number(key, value, at_least=0, whole=isinstance(defaults[key], int))
 
 
 def average(values: Sequence[Tensor], weights: Sequence[float]) -> Tensor:

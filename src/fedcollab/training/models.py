@@ -18,7 +18,9 @@ import torch
 from torch import Tensor, nn
 
 from fedcollab import seeds
-from fedcollab.errors import InputError, choose, number, unknown
+from fedcollab.errors import InputError, choose, number
+from fedcollab.training.hooks import check_options
+from fedcollab.training.resnet import resnet18
 
 Factory = Callable[..., nn.Module]
 
@@ -55,7 +57,7 @@ def cnn(shape: Sequence[int], classes: int, channels: Sequence[int] = (32, 64, 6
     )  # fmt: skip
 
 
-MODELS: dict[str, Factory] = {"mlp": mlp, "logistic": logistic, "cnn": cnn}
+MODELS: dict[str, Factory] = {"mlp": mlp, "logistic": logistic, "cnn": cnn, "resnet18": resnet18}
 DENSE = (mlp, logistic)
 ALIGN = 16  # floats in a cache line
 
@@ -175,12 +177,8 @@ def _build(factory: Factory, name: str, shape: Sequence[int], classes: int, opti
         p for p in parameters if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
     ]
     positional: tuple[Any, ...] = (tuple(shape), classes) if len(required) >= 2 else ()
-    free = any(p.kind is p.VAR_KEYWORD for p in parameters)
-    allowed = [p.name for p in parameters[len(positional) :]]
-    for key in options:
-        if not free and key not in allowed:
-            has = unknown("option", key, allowed) if allowed else f"`option` (={key!r}): it has none"
-            raise InputError(f"model '{name}': {has}")
+    if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+        check_options(f"model '{name}'", options, {p.name: p.default for p in parameters[len(positional) :]})
     module = factory(*positional, **options)
     if not isinstance(module, nn.Module):
         raise InputError(f"model '{name}' gave a {type(module).__name__}; expected a torch.nn.Module")

@@ -1,0 +1,103 @@
+"""ResNet-18, with torchvision's parameter names, so that its ImageNet weights fit.
+
+He, Zhang, Ren, Sun: Deep residual learning for image recognition. CVPR 2016, Table 1.
+
+Weights come from the first of: the safetensors file given as `weights`; `resnet18.safetensors` in the folder
+`FEDCOLLAB_DATA`; torchvision's own download where it is installed and has it; the seed. The last layer is always new.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from fedcollab.errors import InputError
+
+FILE = "resnet18.safetensors"
+
+
+class Block(nn.Module):
+    """Two 3 x 3 convolutions and a shortcut."""
+
+    def __init__(self, before: int, after: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(before, after, 3, stride, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(after)
+        self.conv2 = nn.Conv2d(after, after, 3, 1, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(after)
+        self.downsample: nn.Module | None = None
+        if stride != 1 or before != after:
+            self.downsample = nn.Sequential(nn.Conv2d(before, after, 1, stride, bias=False), nn.BatchNorm2d(after))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """relu(x + F(x))."""
+        shortcut = x if self.downsample is None else self.downsample(x)
+        h = self.bn2(self.conv2(torch.relu(self.bn1(self.conv1(x)))))
+        return torch.relu(h + shortcut)
+
+
+class ResNet18(nn.Module):
+    """Eight blocks of two convolutions, 64 to 512 channels."""
+
+    def __init__(self, channels: int, classes: int) -> None:
+        super().__init__()
+        self.weights_from = "seed"
+        self.conv1 = nn.Conv2d(channels, 64, 7, 2, 3, bias=False)
+        self.bn1 = nn.BatchNorm2d(64)
+        self.maxpool = nn.MaxPool2d(3, 2, 1)
+        widths = (64, 64, 128, 256, 512)
+        for index in range(1, 5):
+            before, after = widths[index - 1], widths[index]
+            stride = 1 if index == 1 else 2
+            setattr(self, f"layer{index}", nn.Sequential(Block(before, after, stride), Block(after, after, 1)))
+        self.fc = nn.Linear(512, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Scores of the classes."""
+        h = self.maxpool(torch.relu(self.bn1(self.conv1(x))))
+        for index in range(1, 5):
+            h = getattr(self, f"layer{index}")(h)
+        scores: Tensor = self.fc(h.mean((2, 3)))
+        return scores
+
+
+def resnet18(shape: Sequence[int], classes: int, weights: str = "auto") -> nn.Module:
+    """The paper's third model; `weights` is "auto", "none" or a safetensors file with torchvision's names."""
+    if len(shape) != 3:
+        raise InputError(f"model 'resnet18' needs images (channels first); the clients have {tuple(shape)}")
+    module = ResNet18(shape[0], classes)
+    found, source = _weights(weights)
+    if found is not None and shape[0] == 3:
+        kept = {key: value for key, value in found.items() if not key.startswith("fc.")}
+        missing, unexpected = module.load_state_dict(kept, strict=False)
+        wrong = [key for key in (*missing, *unexpected) if not key.startswith("fc.")]
+        if wrong:
+            raise InputError(f"`weights` (={weights!r}) are not ResNet-18's: {wrong[0]} does not fit")
+        module.weights_from = source
+    return module
+
+
+def _weights(weights: str) -> tuple[dict[str, Any] | None, str]:
+    if weights == "none":
+        return None, "seed"
+    folder = os.environ.get("FEDCOLLAB_DATA")
+    path = Path(weights) if weights != "auto" else Path(folder) / FILE if folder else None
+    if path is not None and (weights != "auto" or path.exists()):
+        try:
+            return load_file(path), f"file {path.name}"
+        except (OSError, SafetensorError) as error:
+            raise InputError(f"`weights` (={str(path)!r}) cannot be read as safetensors: {error}") from None
+    checkpoints = Path(torch.hub.get_dir()) / "checkpoints"
+    if find_spec("torchvision") and any(checkpoints.glob("resnet18-*.pth")):
+        from torchvision.models import ResNet18_Weights  # type: ignore[import-not-found, unused-ignore]
+
+        return dict(ResNet18_Weights.IMAGENET1K_V1.get_state_dict(check_hash=True)), "torchvision ImageNet"
+    return None, "seed"
