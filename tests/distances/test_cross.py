@@ -37,7 +37,7 @@ def test_span_equals_direct_steps(mixed: list[ClientData], head: str) -> None:
     assert isinstance(federation, Vectorised)
     request = Request(federation, [("a", "c")], 3, silent)
     design = cross.make_design(request, cross.Settings(head=head, rounds=20))
-    span, direct = (stacked._train(design, federation.silos, spanned) for spanned in (True, False))
+    span, direct = (stacked._train(design, federation.silos, spanned, stacked.Within()) for spanned in (True, False))
     np.testing.assert_allclose(span.numpy(), direct.numpy(), atol=2e-5)
 
 

@@ -5,9 +5,10 @@
     a_r   = a + sqrt((1 + k / sqrt(m)) (n + 1) / (n - 1)) (sum_s u_rs h_s - a) + (v_r - 1/2) / (n + 1)
 
 The first term is the sampling of the validation samples; k / sqrt(m) adds that of the m training samples, on which the
-same predictions depend (k is calibrated on simulated clients and label shift, see docs/distances.md). The last term is one unseen sample
-whose chance of being told right is anything, v_r uniform on [0, 1]: 14 right out of 14 is not certainty. u_r are Bayesian bootstrap weights (Rubin, 1981),
-drawn once for a client and used in all of its pairs, so that replicates of the matrix are joint.
+same predictions depend (k is calibrated on simulated clients and label shift, see docs/distances.md). The last term is
+one unseen sample whose chance of being told right is anything, v_r uniform on [0, 1]: 14 right out of 14 is not
+certainty. u_r are Bayesian bootstrap weights (Rubin, 1981), drawn once for a client and used in all of its pairs, so
+that replicates of the matrix are joint.
 """
 
 from __future__ import annotations
