@@ -58,7 +58,7 @@ def test_span_equals_the_plain_loop_after_50_rounds(mixed: list[ClientData], pla
     federation = federate(mixed)
     assert isinstance(federation, Vectorised)
     request = Request(federation, all_pairs(federation.names), 0, silent)
-    settings = published.Settings(published._train_size(request, None))
+    settings = published.Settings(published.train_size(request, None))
     tasks = published.tasks(request, settings)
     state = span.Span(request, settings, tasks, federation.silos)
     for round_ in range(50):
@@ -74,7 +74,7 @@ def test_best_validation_and_rounds_equal_the_plain_loop(mixed: list[ClientData]
     federation = federate(mixed)
     assert isinstance(federation, Vectorised)
     request = Request(federation, all_pairs(federation.names), 0, silent)
-    settings = published.Settings(published._train_size(request, None), rounds=300)
+    settings = published.Settings(published.train_size(request, None), rounds=300)
     best, taken = span.run(request, settings, published.tasks(request, settings))
     for position, pair in enumerate(request.pairs):
         task = published.tasks(request, settings)[pair[0]]
@@ -87,7 +87,7 @@ def test_split_is_half_of_the_smallest_and_stratified(mixed: list[ClientData]) -
     federation = federate(mixed)
     assert isinstance(federation, Vectorised)
     request = Request(federation, all_pairs(federation.names), 0, silent)
-    settings = published.Settings(published._train_size(request, None))
+    settings = published.Settings(published.train_size(request, None))
     assert settings.train == 7
     task = published.tasks(request, settings)["a"]
     train, valid = algorithm1.split(task, federation.silos["a"])
