@@ -74,7 +74,7 @@ def plain_time(request: Request, method: str, chosen: list[int], raw: np.ndarray
     at = {name: position for position, name in enumerate(request.runtime.names)}
     worst, started = 0.0, time.perf_counter()
     if method == "published":
-        settings = published.Settings(published._train_size(request, None))
+        settings = published.Settings(published.train_size(request, None))
         task = published.tasks(request, settings)[request.names[0]]
     else:
         design = cross.make_design(request, cross.Settings())

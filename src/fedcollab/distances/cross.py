@@ -14,8 +14,8 @@ Chernozhukov et al., "Double/debiased machine learning" (2018), for cross-fittin
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from functools import partial
 
 import numpy as np
 import torch
@@ -164,18 +164,22 @@ def exchange(design: Design, request: Request) -> Replies:
         return mean
 
     start = torch.zeros(len(design.models()), *design.shape)
-    w = accelerate(step, start, design.settings.rounds, partial(_report, request, design))
+    rounds = design.settings.rounds
+    w = accelerate(step, start, rounds, lambda round_: request.progress(round_, rounds))
     return runtime.call("cross-validate", {name: {"w": w[mine].numpy()} for name, mine in rows.items()})
 
 
-def accelerate(step, w: Tensor, rounds: int, report=lambda round_: None) -> Tensor:  # type: ignore[no-untyped-def]
+def accelerate(
+    step: Callable[[Tensor], Tensor], w: Tensor, rounds: int, report: Callable[[int], None] | None = None
+) -> Tensor:
     """Nesterov's method: w' = step(v), v' = w' + t / (t + 3) (w' - w), for `rounds` rounds; returns the last w."""
     look = w
     for t in range(rounds):
         stepped = step(look)
         look = stepped + t / (t + 3) * (stepped - w)
         w = stepped
-        report(t + 1)
+        if report is not None:
+            report(t + 1)
     return w
 
 
@@ -214,7 +218,3 @@ def count(design: Design) -> Cost:
         cost.up[name] = len(mine) * model * design.settings.rounds
         cost.up[name] += pairs * design.head.directions * (3 + design.settings.replicates) * 8
     return cost
-
-
-def _report(request: Request, design: Design, round_: int) -> None:
-    request.progress(round_, design.settings.rounds)

@@ -32,7 +32,7 @@ Active = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Settings:
-    """As in the paper; `train` None is half of the smallest client."""
+    """As in the paper; `train` is the same at every client, `every` and `patience` count rounds and validations."""
 
     train: int
     labels: bool = True
@@ -60,7 +60,7 @@ def estimate(
 ) -> Estimate:
     """Distances of the request's pairs: C-divergence, or without `labels` the H-delta-H divergence."""
     settings = Settings(
-        _train_size(request, train),
+        train_size(request, train),
         labels,
         number("lr", lr, above=0),
         batch,
@@ -83,7 +83,8 @@ def estimate(
     return Estimate(best, settings=asdict(settings), cost=cost)
 
 
-def _train_size(request: Request, train: int | None) -> int:
+def train_size(request: Request, train: int | None) -> int:
+    """Training samples of every client: as given, or half of the federation's smallest client."""
     names = request.runtime.names
     smallest = min(names, key=request.quantity)
     if train is None:

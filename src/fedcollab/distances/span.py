@@ -129,11 +129,6 @@ class Span:
         self.v = net.out.repeat(pairs, 1)
         self.c = net.c.repeat(pairs)
 
-    def logits(self) -> Tensor:
-        """Logits of the training samples of every pair."""
-        before = self.start - torch.bmm(self.kernel, self.s)
-        return torch.bmm(before.relu(), self.v[:, :, None])[:, :, 0] + self.c[:, None]
-
     def advance(self, active: Active, round_: int) -> None:
         """One round of the active pairs."""
         at = torch.from_numpy(active)
@@ -169,20 +164,23 @@ class Span:
 
     def _positive(self, who: int, others: NDArray[np.int64], pairs: Active, side: int) -> Floats:
         """The share of a client's held-out samples with a positive logit, in each of these pairs."""
-        start, kernel, m = self.valid_start[who], self.valid_kernel[who], self.settings.train
         found: Floats = np.empty(len(pairs))
-        step = max(1, BUDGET // (start.numel() * 4))
+        step = max(1, BUDGET // (self.valid_start[who].numel() * 4))
         for begin in range(0, len(pairs), step):
             part = slice(begin, begin + step)
-            at = torch.from_numpy(pairs[part])
-            own = kernel[:, who].expand(len(at), -1, -1)
-            cross = kernel[:, others[part]].transpose(0, 1)
-            block = torch.cat([own, cross] if side == 0 else [cross, own], dim=2)
-            after = torch.baddbmm(start.expand(len(at), -1, -1), block, self.s[at], alpha=-1).relu_()
-            logits = torch.bmm(after, self.v[at][:, :, None])[:, :, 0] + self.c[at][:, None]
+            logits = self.held_out(who, others[part], pairs[part], side)
             found[part] = (logits > 0).double().mean(dim=1).cpu().numpy()
-        assert block.shape[2] == 2 * m
         return found
+
+    def held_out(self, who: int, others: NDArray[np.int64], pairs: Active, side: int) -> Tensor:
+        """Logits (pairs, samples) of a client's held-out samples, in pairs with `others` on whose `side` it stands."""
+        start, kernel = self.valid_start[who], self.valid_kernel[who]
+        at = torch.from_numpy(pairs)
+        own = kernel[:, who].expand(len(at), -1, -1)
+        theirs = kernel[:, others].transpose(0, 1)
+        block = torch.cat([own, theirs] if side == 0 else [theirs, own], dim=2)
+        after = torch.baddbmm(start.expand(len(at), -1, -1), block, self.s[at], alpha=-1).relu_()
+        return torch.bmm(after, self.v[at][:, :, None])[:, :, 0] + self.c[at][:, None]
 
 
 def _before(flat: Tensor, x: Tensor, y: Tensor, classes: int, hidden: int) -> Tensor:

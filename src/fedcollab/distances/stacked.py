@@ -28,16 +28,16 @@ from fedcollab.runtime.silo import Silo
 if TYPE_CHECKING:
     from fedcollab.distances.cross import Design
 
-BUDGET = 96 * 2**20  # bytes of one working array
+BUDGET = 32 * 2**20  # bytes of one working array
 
 
 def run(design: Design, silos: Mapping[str, Silo], progress: Progress) -> dict[str, Message]:
     """What `cross-validate` would have replied, by client."""
     kept: dict[str, list[tuple[int, Message]]] = {name: [] for name in places(design.pairs)}
-    done = 0
+    done, within = 0, Within()
     for chosen, spanned in _chunks(design):
         chunk = design.of(chosen)
-        w = _train(chunk, silos, spanned)
+        w = _train(chunk, silos, spanned, within)
         rows = chunk.rows()
         for name, part in chunk.parts().items():
             reply = judge(part, w[rows[name]], silos[name])
@@ -70,7 +70,23 @@ def _chunks(design: Design) -> list[tuple[list[int], bool]]:
     return chunks
 
 
-def _train(design: Design, silos: Mapping[str, Silo], spanned: bool) -> Tensor:
+class Within:
+    """Gram matrices within one client's training sets, kept while pairs of the same training size go by."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.kept: dict[tuple[str, int, int], Tensor] = {}
+
+    def __call__(self, key: tuple[str, int, int], x: Tensor) -> Tensor:
+        """x x^T of the training set named by `key`."""
+        if len(x) != self.size:
+            self.size, self.kept = len(x), {}
+        if key not in self.kept:
+            self.kept[key] = x @ x.T
+        return self.kept[key]
+
+
+def _train(design: Design, silos: Mapping[str, Silo], spanned: bool, within: Within) -> Tensor:
     """Final weights (models, rows, D + 1) of all models; all pairs have one training size."""
     samples = _training(design, silos)
     pair, direction = np.array(design.models())[:, :2].T
@@ -83,8 +99,7 @@ def _train(design: Design, silos: Mapping[str, Silo], spanned: bool) -> Tensor:
     y = torch.cat([torch.stack([samples[both[k]][1] for both in keys]) for k in (0, 1)], dim=1)
     if not spanned:
         return _direct(design, torch.cat(x, dim=1), y, target, scale)
-    alone = {key: features @ features.T for key, (features, _) in samples.items()}
-    own = [torch.stack([alone[both[k]] for both in keys]) for k in (0, 1)]
+    own = [torch.stack([within(both[k], samples[both[k]][0]) for both in keys]) for k in (0, 1)]
     return _span(design, x, own, y, target, scale)
 
 
