@@ -76,6 +76,7 @@ def render(run: Run) -> str:
                 "slider": moved,
                 "blocks": [] if run.collaboration is None else charts.blocks(run.collaboration.assignment),
                 "palette": len(theme.COALITIONS),
+                "crisp": charts.CRISP,
             }
         ),
         specs=as_json(specs),
