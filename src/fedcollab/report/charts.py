@@ -228,7 +228,7 @@ def totals(rows: Rows | None) -> Chart:
         ),
         x=alt.X("value:Q", title=None, axis=None),
     )
-    room = base.transform_calculate(far="1.6 * datum.value").mark_point(opacity=0, tooltip=False).encode(x="far:Q")
+    room = base.transform_calculate(far="2 * datum.value").mark_point(opacity=0, tooltip=False).encode(x="far:Q")
     bar = base.mark_bar(cornerRadiusEnd=3, height=18).encode(
         color=alt.condition("datum.shown", alt.value(theme.WAYS["in coalitions"]), alt.value("#8a8f98"))
     )
