@@ -1,5 +1,9 @@
 """How results look in a notebook."""
 
+import ast
+import json
+from pathlib import Path
+
 import pytest
 
 from fedcollab.report import notebook
@@ -13,9 +17,9 @@ def run(run_of, nasty):
 
 def test_tables_escape_names(run):
     tables = [
-        notebook.distances_html(run.distances),
-        notebook.collaboration_html(run.collaboration),
-        notebook.training_html(run.results["coalitions"]),
+        run.distances._repr_html_(),
+        run.collaboration._repr_html_(),
+        run.results["coalitions"]._repr_html_(),
     ]
     for table in tables:
         assert "<script" not in table
@@ -33,10 +37,40 @@ def test_many_clients_are_summed_up(run_of, many):
 
 def test_plots_are_charts(run):
     charts = [
-        notebook.plot_distances(run.distances),
-        notebook.plot_distances(run.distances, run.collaboration),
-        notebook.plot_collaboration(run.collaboration),
-        notebook.plot_training(run.results["coalitions"]),
+        run.distances.plot(),
+        run.distances.plot(run.collaboration),
+        run.collaboration.plot(),
+        run.results["coalitions"].plot(),
     ]
     for chart in charts:
         assert chart.to_dict()["$schema"].startswith("https://vega.github.io/schema/vega-lite/")
+
+
+def test_the_example_notebook_runs():
+    """Every cell, in order; what a cell ends with must show itself as a notebook would."""
+    content = json.loads((Path(__file__).parents[2] / "examples" / "notebook.ipynb").read_text(encoding="utf-8"))
+    space: dict[str, object] = {}
+    shown = []
+    for cell in content["cells"]:
+        if cell["cell_type"] != "code":
+            continue
+        *lines, last = ast.parse("".join(cell["source"])).body
+        exec(compile(ast.Module(lines, []), "notebook", "exec"), space)
+        if isinstance(last, ast.Expr):
+            value = eval(compile(ast.Expression(last.value), "notebook", "eval"), space)
+            shown.append(type(value).__name__)
+            assert (
+                value is None or hasattr(value, "_repr_html_") or hasattr(value, "to_dict") or isinstance(value, list)
+            )
+        else:
+            exec(compile(ast.Module([last], []), "notebook", "exec"), space)
+    assert shown == [
+        "Distances",
+        "LayerChart",
+        "Collaboration",
+        "LayerChart",
+        "NoneType",
+        "list",
+        "TrainingResult",
+        "LayerChart",
+    ]

@@ -73,6 +73,17 @@ class Collaboration:
         """What the client's choice costs, and what every other choice would cost it and the others."""
         return explain(self, name_position(self, client))
 
+    def plot(self) -> Any:
+        """Each client's two terms against where it would be alone, as an Altair chart."""
+        from fedcollab.report.notebook import plot_collaboration
+
+        return plot_collaboration(self)
+
+    def _repr_html_(self) -> str:
+        from fedcollab.report.notebook import collaboration_html
+
+        return collaboration_html(self)
+
     def save(self, path: str | Path) -> None:
         """Write the answer as a JSON file that explains itself."""
         limits = self.constraints

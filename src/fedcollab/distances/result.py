@@ -127,6 +127,17 @@ class Distances:
             cost=content.get("cost", {}),
         )
 
+    def plot(self, collaboration: Any = None) -> Any:
+        """The matrix as an Altair chart, ordered by the coalitions where a collaboration is given."""
+        from fedcollab.report.notebook import plot_distances
+
+        return plot_distances(self, collaboration)
+
+    def _repr_html_(self) -> str:
+        from fedcollab.report.notebook import distances_html
+
+        return distances_html(self)
+
     def __repr__(self) -> str:
         return f"Distances({len(self.names)} clients, method={self.method!r})"
 

@@ -6,18 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedcollab.coalitions import rationality, stability
+from fedcollab.coalitions import Stability, rationality
 from fedcollab.report.clients import ClientRow, weakest
 from fedcollab.report.words import coalition_line, figure, gap, headline, range_of_names
 
 if TYPE_CHECKING:
     from fedcollab.report.run import Run
 
-#: replicates times clients squared that are solved again to tell how stable the answer is, and restarts for each
-WORK, RESTARTS = 400_000, 5
+#: a mean stability below this asks for care
+CARE = 0.6
 
 
-def answer(run: Run, rows: list[ClientRow], moved: dict[str, Any] | None) -> dict[str, Any] | None:
+def answer(
+    run: Run, rows: list[ClientRow], moved: dict[str, Any] | None, stable: Stability | None
+) -> dict[str, Any] | None:
     """The section's text; None where there are no coalitions yet."""
     collaboration = run.collaboration
     if collaboration is None:
@@ -39,7 +41,7 @@ def answer(run: Run, rows: list[ClientRow], moved: dict[str, Any] | None) -> dic
         "singles": singles,
         "singles_words": "1 client, by itself" if len(singles) == 1 else f"{len(singles)} clients, each by itself",
         "why": _why(run, rows),
-        "sure": _sure(run, rows, moved),
+        "sure": _sure(run, rows, moved, stable),
     }
 
 
@@ -89,7 +91,7 @@ def _why(run: Run, rows: list[ClientRow]) -> list[str]:
     return lines
 
 
-def _sure(run: Run, rows: list[ClientRow], moved: dict[str, Any] | None) -> list[str]:
+def _sure(run: Run, rows: list[ClientRow], moved: dict[str, Any] | None, stable: Stability | None) -> list[str]:
     collaboration = run.collaboration
     assert collaboration is not None
     C = figure(collaboration.C)
@@ -116,8 +118,8 @@ def _sure(run: Run, rows: list[ClientRow], moved: dict[str, Any] | None) -> list
             lines.append(
                 f"This C was set by hand; fedcollab would suggest {figure(other['C'])} ({other['count']} coalitions)."
             )
-    firm_words = _stable(run)
-    lines += [firm_words] if firm_words else []
+    if stable is not None:
+        lines.append(_stable(run, stable))
     loose = weakest(rows, collaboration.objective)
     if loose is not None:
         only = "only " if loose["share"] < 1 else ""
@@ -128,18 +130,15 @@ def _sure(run: Run, rows: list[ClientRow], moved: dict[str, Any] | None) -> list
     return lines
 
 
-def _stable(run: Run) -> str:
-    """What resampled distances would have said, where the distances carry replicates."""
-    draws, collaboration = run.distances.replicates, run.collaboration
-    if draws is None or collaboration is None or len(run.names) < 2:
-        return ""
-    most = int(np.clip(WORK // len(run.names) ** 2, 1, len(draws)))
-    found = stability(run.distances, collaboration, replicates=draws[:most], restarts=RESTARTS)
-    least = int(np.argmin(found.same))
+def _stable(run: Run, found: Stability) -> str:
+    """What resampled distances would have said."""
+    least, mean = int(np.argmin(found.same)), float(found.same.mean())
     text = (
-        f"With resampled data ({found.replicates} times), a client keeps exactly its partners in "
-        f"{100 * found.same.mean():.0f} % of the cases"
+        f"With resampled data ({found.replicates} times), a client keeps exactly its partners in {100 * mean:.0f} % "
+        "of the cases"
     )
     if found.same[least] < 1:
         text += f"; least sure is {run.names[least]} ({100 * found.same[least]:.0f} %)"
-    return text + "."
+    return text + (
+        "." if mean >= CARE else ". Take the exact grouping with care: clients with more data would settle it."
+    )

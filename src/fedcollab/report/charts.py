@@ -20,6 +20,8 @@ Chart = alt.Chart | alt.LayerChart | alt.FacetChart
 Rows = list[dict[str, Any]]
 #: more clients than this get no name on an axis: hovering tells it
 NAMED = 40
+#: beyond this many clients the page draws a matrix as pixels, not as shapes
+CRISP = 50
 
 
 def ordering(assignment: NDArray[np.int64]) -> tuple[list[int], list[int]]:
@@ -73,6 +75,7 @@ def matrix(
         alt.NamedData(name="cells") if live else alt.InlineData(values=cells(distances))
     )
     frames = alt.NamedData(name="blocks") if live else alt.InlineData(values=blocks(assignment))
+    side = 1 if count <= CRISP else 1.4  # drawn pixel by pixel, neighbours overlap so that no gap shines through
     named: dict[str, Any] = {
         "values": [position + 0.5 for position in range(count)] if count <= NAMED else [],
         "labelExpr": "names[order[floor(datum.value)]]",
@@ -90,15 +93,15 @@ def matrix(
         .transform_calculate(
             x="rank[datum.j]",
             y="rank[datum.i]",
-            x2="datum.x + 1",
-            y2="datum.y + 1",
+            x2=f"datum.x + {side}",
+            y2=f"datum.y + {side}",
             first="names[datum.i]",
             second="names[datum.j]",
             distance="isValid(datum.d) ? format(datum.d, '.3f') : 'not measured'",
             uncertainty="isValid(datum.e) ? '± ' + format(1.645 * datum.e, '.3f') + ' (90 % interval)' : 'not known'",
         )
         .transform_filter("datum.i != datum.j" if field == "e" else "isValid(datum.i)")
-        .mark_rect(invalid=None, stroke=None)
+        .mark_rect(invalid=None, stroke=None, clip=True)
         .encode(
             x=alt.X("x:Q", scale=place, axis=alt.Axis(**named, labelAngle=-90, labelOverlap=True)),
             x2="x2:Q",
@@ -199,7 +202,7 @@ def bounds(rows: Rows | None, count: int) -> Chart:
     parts = base.transform_fold(["little", "unlike"], as_=["key", "value"]).transform_calculate(
         part="datum.key == 'little' ? 'too little data' : 'unlike partners'"
     )
-    bars = parts.mark_bar(width={"band": 0.8}).encode(
+    bars = parts.mark_bar(width={"band": 0.8 if count <= NAMED else 1}).encode(
         x=x,
         y=alt.Y("value:Q", title="Error bound (lower is better)"),
         color=alt.Color(
@@ -210,7 +213,9 @@ def bounds(rows: Rows | None, count: int) -> Chart:
         order=alt.Order("key:O"),
         tooltip=tips,
     )
-    tick = base.mark_tick(thickness=2.5, width={"band": 0.8}).encode(x=x, y=alt.Y("alone:Q"), tooltip=tips)
+    tick = base.mark_tick(thickness=2.5, width={"band": 0.8 if count <= NAMED else 1}).encode(
+        x=x, y=alt.Y("alone:Q"), tooltip=tips
+    )
     return alt.layer(bars, tick)
 
 
@@ -223,7 +228,7 @@ def totals(rows: Rows | None) -> Chart:
         ),
         x=alt.X("value:Q", title=None, axis=None),
     )
-    room = base.transform_calculate(far="1.6 * datum.value").mark_point(opacity=0, tooltip=False).encode(x="far:Q")
+    room = base.transform_calculate(far="2 * datum.value").mark_point(opacity=0, tooltip=False).encode(x="far:Q")
     bar = base.mark_bar(cornerRadiusEnd=3, height=18).encode(
         color=alt.condition("datum.shown", alt.value(theme.WAYS["in coalitions"]), alt.value("#8a8f98"))
     )
@@ -262,14 +267,14 @@ def spread(rows: Rows) -> Chart:
 
 def quantities(rows: Rows) -> Chart:
     """Training samples of each client, in the order of the coalitions."""
-    values = [row["samples"] for row in rows]
+    values, count = [row["samples"] for row in rows], len(rows)
     wide = max(values) > 50 * min(values)
     chart: Chart = (
         alt.Chart(alt.InlineData(values=rows))
         .transform_calculate(floor="1" if wide else "0")
-        .mark_bar(color=theme.WAYS["in coalitions"], width={"band": 0.8})
+        .mark_bar(color=theme.WAYS["in coalitions"], width={"band": 0.8 if count <= NAMED else 1})
         .encode(
-            x=_client_axis(len(rows)),
+            x=_client_axis(count),
             y=alt.Y(
                 "samples:Q",
                 title="Training samples" + (" (logarithmic)" if wide else ""),

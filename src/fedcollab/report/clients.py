@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedcollab.coalitions import Stability, stability
 from fedcollab.report.words import figure
 
 if TYPE_CHECKING:
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 #: differences below this share of a bound read as "the same"
 SAME = 0.005
+#: replicates times clients squared that are solved again to tell how stable the answer is, and restarts for each
+WORK, RESTARTS = 400_000, 5
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,7 @@ class ClientRow:
     why: str
     closest: str
     margin: float
+    sure: float | None = None
     accuracy_alone: float | None = None
     accuracy: float | None = None
     accuracy_everyone: float | None = None
@@ -48,7 +52,16 @@ class ClientRow:
         return self.accuracy - self.accuracy_alone
 
 
-def client_rows(run: Run) -> list[ClientRow]:
+def steadiness(run: Run) -> Stability | None:
+    """How often resampled distances give the same partners, where the distances carry replicates."""
+    draws, collaboration = run.distances.replicates, run.collaboration
+    if draws is None or collaboration is None or len(run.names) < 2:
+        return None
+    most = int(np.clip(WORK // len(run.names) ** 2, 1, len(draws)))
+    return stability(run.distances, collaboration, replicates=draws[:most], restarts=RESTARTS)
+
+
+def client_rows(run: Run, stable: Stability | None = None) -> list[ClientRow]:
     """One row a client, in the order of the coalitions."""
     collaboration = run.collaboration
     if collaboration is None:
@@ -69,6 +82,7 @@ def client_rows(run: Run) -> list[ClientRow]:
                 now=explanation.now.bound,
                 why=why(explanation),
                 closest=_closest_words(choice, explanation, collaboration.objective),
+                sure=None if stable is None else float(stable.same[client]),
                 margin=0.0 if choice is None else extra(choice, explanation),
                 accuracy_alone=known["local"],
                 accuracy=known["coalitions"],

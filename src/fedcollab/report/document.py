@@ -14,7 +14,7 @@ from markupsafe import Markup
 from fedcollab import __version__
 from fedcollab.report import charts, theme, trained
 from fedcollab.report.answer import answer
-from fedcollab.report.clients import client_rows
+from fedcollab.report.clients import client_rows, steadiness
 from fedcollab.report.differences import distance_words
 from fedcollab.report.facts import cost_facts, next_commands, setting_facts
 from fedcollab.report.pictures import pictures
@@ -37,7 +37,8 @@ def render(run: Run) -> str:
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
     template = environment.from_string(_file("page.html"))
     moved = None if run.path is None else slider(run.distances, run.path, run.collaboration)
-    rows = client_rows(run)
+    stable = steadiness(run)
+    rows = client_rows(run, stable)
     specs = _specs(run, moved)
     results = _trained(run)
     quantities = run.distances.quantities
@@ -54,9 +55,10 @@ def render(run: Run) -> str:
         css=Markup(_file("page.css").replace("{{ badges }}", _badges())),
         js=Markup(_file("page.js")),
         runtime=Markup(_runtime()),
-        answer=answer(run, rows, moved),
+        answer=answer(run, rows, moved, stable),
         slider=None if moved is None else _slider_words(moved),
         rows=rows,
+        stable=stable is not None,
         measured=any(row.gain is not None for row in rows),
         trained=results,
         distance=distance_words(run),
@@ -76,6 +78,7 @@ def render(run: Run) -> str:
                 "slider": moved,
                 "blocks": [] if run.collaboration is None else charts.blocks(run.collaboration.assignment),
                 "palette": len(theme.COALITIONS),
+                "crisp": charts.CRISP,
             }
         ),
         specs=as_json(specs),
@@ -145,7 +148,7 @@ def _trained(run: Run) -> dict[str, Any] | None:
     return {
         "sentence": trained.sentence(run),
         "summary": trained.summary_rows(run),
-        "pictures": [{"coalition": p["coalition"], "clients": p["clients"]} for p in pictures],
+        "pictures": [{key: p[key] for key in ("coalition", "title", "clients")} for p in pictures],
         "verdicts": trained.verdict_rows(run),
         "waiting": f"Not trained yet: {', '.join(waiting)}." if waiting else "",
     }

@@ -61,7 +61,8 @@ def _amount(key: str, value: Any) -> str:
     if isinstance(value, Mapping):
         amounts = [item for item in value.values() if isinstance(item, (int, float))]
         if len(amounts) > 4 and len(amounts) == len(value):
-            return f"{_amount(key, min(amounts))} to {_amount(key, max(amounts))} a client"
+            least, most = _amount(key, min(amounts)), _amount(key, max(amounts))
+            return f"{least} a client" if least == most else f"{least} to {most} a client"
         return ", ".join(f"{_words(str(name))} {_amount(key, item)}" for name, item in value.items())
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         if any(word in key for word in ("byte", "up", "down")):

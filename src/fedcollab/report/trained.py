@@ -73,9 +73,14 @@ def sentence(run: Run) -> str:
     count = len(run.names)
     parts = []
     if local is not None and ours is not None:
-        parts.append(f"In coalitions, {int((ours > local).sum())} of {count} clients get a better model than alone")
         mean = 100 * float(np.nanmean(ours - local))
-        parts[-1] += f" ({'+' if mean >= 0 else '−'}{abs(mean):.1f} points on average)."
+        better, same, worse = (int(test.sum()) for test in (ours > local, ours == local, ours < local))
+        words = [f"{better} of {count} clients get a better model than alone"]
+        words += [f"{same} an equally good one"] if same else []
+        words += [f"{worse} a worse one"] if worse else []
+        parts.append(
+            f"In coalitions, {', '.join(words)} ({'+' if mean >= 0 else '−'}{abs(mean):.1f} points on average)."
+        )
     if local is not None and everyone is not None:
         worse = int((everyone < local).sum())
         parts.append(
@@ -102,8 +107,9 @@ def curve_rows(run: Run) -> list[dict[str, Any]]:
             for round_ in (rounds[i] for i in _thin(len(rounds))):
                 value = round(float(np.mean(by_round[round_])), 4)
                 rows.append({"round": round_, "way": WAYS[way], "accuracy": value})
+        title = f"Coalition {number}" if len(members) > 1 else f"{members[0]}, alone"
         if rows:
-            pictures.append({"coalition": number, "clients": len(members), "rows": rows})
+            pictures.append({"coalition": number, "title": title, "clients": len(members), "rows": rows})
     return sorted(pictures, key=lambda picture: picture["coalition"])
 
 

@@ -183,6 +183,17 @@ class TrainingResult:
                 raise
             raise InputError(f"`{path}` is not a complete training file: {error!r}") from None
 
+    def plot(self) -> Any:
+        """Each client's accuracy, in the order of the coalitions, as an Altair chart."""
+        from fedcollab.report.notebook import plot_training
+
+        return plot_training(self)
+
+    def _repr_html_(self) -> str:
+        from fedcollab.report.notebook import training_html
+
+        return training_html(self)
+
     def __repr__(self) -> str:
         return (
             f"TrainingResult({self.method!r}, {len(self.names)} clients, {len(self.coalitions)} coalitions, "

@@ -39,7 +39,7 @@
     } else {
       spec.width = "container";
     }
-    const renderer = square && count > 50 ? "canvas" : "svg";
+    const renderer = square && count > data.crisp ? "canvas" : "svg";
     const options = { actions: false, renderer, tooltip: { disableDefaultStyle: true } };
     const { view } = await vegaEmbed(element, spec, options);
     views[id] = view;
@@ -106,15 +106,36 @@
     return `${range} ${what} ${parts.join(" and ")}${mark}. ${change}`;
   };
 
+  // Names, with runs of numbered ones drawn together.
+  const parts = names.map((name) => /^(.*?)(\d+)$/s.exec(name));
+  const follows = (i, j) => parts[i] && parts[j] && parts[i][1] === parts[j][1] && Number(parts[j][2]) === Number(parts[i][2]) + 1;
+  const ranges = (members) => {
+    const runs = [];
+    for (const i of members) {
+      const run = runs.at(-1);
+      if (run && follows(run.at(-1), i)) run.push(i);
+      else runs.push([i]);
+    }
+    return runs.map((run) => (run.length > 2 ? `${names[run[0]]} … ${names[run.at(-1)]}` : run.map((i) => names[i]).join(", "))).join(", ");
+  };
+
+  // One line a coalition; those who train alone share the last line.
   const list = (now) => {
-    const items = now.groups.map((members, k) => {
+    const line = (mark, text) => {
       const item = document.createElement("li");
+      item.append(mark, ` ${text}`);
+      return item;
+    };
+    const items = [];
+    now.groups.forEach((members, k) => {
+      if (members.length === 1) return;
       const badge = document.createElement("span");
       badge.className = `badge c${k % data.palette}`;
       badge.textContent = k + 1;
-      item.append(badge, " " + members.map((i) => names[i]).join(", "));
-      return item;
+      items.push(line(badge, `${ranges(members)} (${members.length} clients)`));
     });
+    const alone = now.groups.filter((members) => members.length === 1).flat();
+    if (alone.length) items.push(line("Alone:", `${ranges(alone)} (${many(alone.length, "client")})`));
     document.getElementById("shown").replaceChildren(...items);
   };
 
