@@ -15,9 +15,9 @@ from pathlib import Path
 from time import perf_counter, sleep
 
 import numpy as np
-from reference import best_of_restarts, planted
 
 from fedcollab.coalitions import objective, solve
+from reference import best_of_restarts, planted
 
 
 def least(call, times: int) -> float:
@@ -83,7 +83,7 @@ def main() -> None:
         fast = least(lambda method=method: solve(D, m, 10.0, method=method, restarts=100), 7)
         print(f"  {method:6} {1000 * fast:6.1f} ms, {slow / fast:5.0f} times faster")
 
-    print(f"\n{'N':>6} {'D.sum()':>10} {'search':>9} {'ratio':>7} {'memory / matrix':>16} {'vs planted':>11} {'gap':>6}")
+    print(f"\n{'N':>6} {'D.sum()':>10} {'search':>9} {'ratio':>7} {'memory/matrix':>14} {'vs planted':>11} {'gap':>6}")
     for count in (100, 1000, 10_000):
         if count > most:
             break
@@ -96,7 +96,7 @@ def main() -> None:
         held = (D.nbytes + peak.most - peak.start) / D.nbytes
         excess = answer.objective - objective(D, m, truth, 10.0)
         row = f"{count:>6} {1000 * once:>7.3f} ms {taken:>7.3f} s {taken / once:>7.0f}"
-        print(f"{row} {held:>16.2f} {excess:>+11.1e} {100 * answer.gap:>5.1f}%")
+        print(f"{row} {held:>14.2f} {excess:>+11.1e} {100 * answer.gap:>5.1f}%")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """Which rule finds the right C? Consortia are simulated, distances are measured on them with noise, rules are counted.
 
 A pair's distance is measured as in Algorithm 1: balanced accuracy of a discriminator on the half of each client's
-samples that it was not trained on (binomial counts, success (1 + D) / 2), times two, minus one, clipped to [0, 1]. "best of 5"
-takes the largest of five measurements, as a discriminator that is validated several times does. Learning curves for
-the fitted C are a + c / sqrt(m) at m/4, m/2, m with c = 2 and hold-out noise.
+samples that it was not trained on (binomial counts, success (1 + D) / 2), times two, minus one, clipped to [0, 1].
+"best of 5" takes the largest of five measurements, as a discriminator that is validated several times does. Learning
+curves for the fitted C are a + c / sqrt(m) at m/4, m/2, m with c = 2 and hold-out noise.
 
     python benchmarks/suggested_c.py [--seeds 20]
 """

@@ -50,7 +50,7 @@ def test_phi_in_a_coalition_is_c_over_root_of_its_samples():
 @given(consortia(), st.integers(0, 1000))
 def test_with_zero_distances_everyone_together_is_best_over_all_weights(consortium, seed):
     """Corollary 3.4 (1): it holds over every weight vector."""
-    D, m, C = consortium
+    _, m, C = consortium
     together = bound.phi_empirical(m / m.sum(), m, C)
     weights = np.random.default_rng(seed).dirichlet(np.ones(len(m)))
     assert bound.phi_empirical(weights, m, C) >= together * (1 - 1e-12)

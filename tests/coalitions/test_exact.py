@@ -185,6 +185,13 @@ class TestByRows:
                 if choice.allowed and not (choice is story.alone and len(story.now.members) <= sizes.min()):
                     assert choice.bound - story.now.bound + choice.others >= -1e-9
 
+    def test_unlike_clients_form_coalitions_that_are_no_larger_than_they_must(self, reference):
+        D = np.where(np.eye(30, dtype=bool), 0.0, 0.8)
+        answer = solve(D, np.arange(300, 330), 3.0, method="local", restarts=2, min_size=3, cannot_link=[(0, 1)])
+        sizes = np.bincount(answer.assignment)
+        assert sizes.min() >= 3
+        assert sizes.max() <= 5
+
     def test_exact_is_refused(self, reference):
         D, m = reference.uniform(5, 0)
         with pytest.raises(InputError, match="`method`"):

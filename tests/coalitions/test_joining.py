@@ -12,6 +12,10 @@ def answer(reference):
     return D, m, solve(D, m, C=8, names=[f"c{k}" for k in range(9)])
 
 
+def _label(choice):
+    return 99 if choice.coalition is None else choice.coalition
+
+
 @pytest.mark.parametrize("group", [0, 1, 2, None])
 def test_a_new_client_joins_where_the_objective_rises_least(answer, group):
     D, m, collaboration = answer
@@ -23,7 +27,7 @@ def test_a_new_client_joins_where_the_objective_rises_least(answer, group):
     larger = np.block([[D, row[:, None]], [row[None], np.zeros((1, 1))]])
     sizes = np.r_[m, quantity]
     values = {
-        choice.coalition: objective(larger, sizes, np.r_[collaboration.assignment, choice.coalition if choice.coalition is not None else 99], 8)
+        choice.coalition: objective(larger, sizes, np.r_[collaboration.assignment, _label(choice)], 8)
         for choice in placement.choices
     }
     for choice in placement.choices:

@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -22,13 +24,13 @@ def test_the_path_is_the_optimum_at_every_c(seed, count, symmetric):
     path = c_path(D, m)
     assert path[0].c_low == 0
     assert path[-1].c_high == np.inf
-    assert all(left.c_high == right.c_low for left, right in zip(path, path[1:], strict=False))
+    assert all(left.c_high == right.c_low for left, right in pairwise(path))
     assert all(part.proven for part in path)
     for part in path:
         assert part.c_low < part.C < part.c_high
         assert part.objective == pytest.approx(objective(D, m, part.assignment, part.C))
         assert part.objective == pytest.approx(solve(D, m, part.C, method="exact").objective)
-    assert all(left.slope > right.slope for left, right in zip(path, path[1:], strict=False))
+    assert all(left.slope > right.slope for left, right in pairwise(path))
 
 
 def test_the_ends_are_everyone_alone_and_everyone_together(reference):

@@ -124,7 +124,8 @@ def test_renaming_renames_and_the_seed_repeats(reference):
     names = [f"site {position}" for position in range(9)]
     plain, named = solve(D, m), solve(D, m, names=names)
     assert named.coalitions == [[names[k] for k in members] for members in plain.coalitions]
-    assert np.array_equal(solve(D, m, method="local", seed=5).assignment, solve(D, m, method="local", seed=5).assignment)
+    first, second = (solve(D, m, method="local", seed=5) for _ in range(2))
+    assert np.array_equal(first.assignment, second.assignment)
 
 
 def test_labels_appear_in_order_and_partition_the_clients(reference):

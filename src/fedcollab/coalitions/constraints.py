@@ -19,7 +19,7 @@ from fedcollab.errors import InputError, number
 
 @dataclass(frozen=True)
 class Constraints:
-    """Checked constraints, by position: `apart` are cannot-link pairs of the user, `unobserved` the unmeasured pairs."""
+    """Checked constraints, by position: `apart` are cannot-link pairs of the user, `unobserved` unmeasured ones."""
 
     together: tuple[tuple[int, ...], ...] = ()
     apart: tuple[tuple[int, int], ...] = ()

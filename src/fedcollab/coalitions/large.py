@@ -67,6 +67,7 @@ class _Search:
         self.labels = np.full(len(self.m), -1, dtype=np.int64)
         self.size, self.mass, self.sums, self.cost = np.zeros(64), np.ones(64), np.zeros(64), np.zeros(64)
         self.count = 0
+        self.inserted = False  # sizes count only then: a newcomer would never open a coalition that is still too small
         self.most = int(max(SHARE * self.matrix.nbytes, 2**22) // (16 * len(self.m)))
         self.push: Floats | None = None
         self.pull: Floats | None = None
@@ -76,12 +77,18 @@ class _Search:
         """Insert every client, then move clients and join coalitions until nothing improves."""
         for clients in self.units:
             self._visit(clients)
+        self.inserted = True
         while True:
             self._tidy()
             visited = self._gaining() if self.pull is not None else self.units
             moved = [self._visit(clients) for clients in visited]
-            if not any(moved) and not (self.pull is not None and self._join()):
+            if not any(moved) and not (self.pull is not None and self._join()) and not self._rescue():
                 return self.labels
+
+    def _rescue(self) -> bool:
+        """Let coalitions that are still too small join others as a whole; whether any did."""
+        small = np.flatnonzero(self.size[: self.count] < self.min_size)
+        return any([self._visit(np.flatnonzero(self.labels == slot)) for slot in small if self.size[slot] > 0])
 
     def missing(self) -> float:
         """Clients that coalitions lack to the minimum size."""
@@ -99,7 +106,7 @@ class _Search:
     def _price(self, n: Floats, m: Floats, v: Floats) -> Floats:
         """f(S) of coalitions with n clients, m samples and pair sum v, with the penalty of the minimum size."""
         value = self.C * n / np.sqrt(m) + v / m
-        if self.min_size > 1:
+        if self.min_size > 1 and self.inserted:
             value += self.penalty * np.maximum(self.min_size - n, 0)
         return value
 

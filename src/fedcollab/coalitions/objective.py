@@ -26,7 +26,7 @@ def objective(distances: object, quantities: ArrayLike | None, assignment: Array
     >>> objective(D, [100, 300], [0, 1], C=1)  # 1/10 + 1/sqrt(300)
     0.15773502691896257
     >>> objective(D, [100, 300], [0, 0], C=1)  # 2/20 + 0.2 * 300/400 + 0.2 * 100/400
-    0.30000000000000004
+    0.3
     """
     inputs = read_inputs(distances, quantities)
     labels = check_assignment(assignment, len(inputs.quantities))

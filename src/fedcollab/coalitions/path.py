@@ -172,7 +172,7 @@ def c_path(
     >>> near, far = 0.05, 0.9
     >>> path = c_path([[0, near, far], [near, 0, far], [far, far, 0]], [100, 100, 100])
     >>> [(round(part.c_low, 1), round(part.c_high, 1), part.coalitions) for part in path]
-    [(0.0, 0.9, [[0], [1], [2]]), (0.9, 17.4, [[0, 1], [2]]), (17.4, inf, [[0, 1, 2]])]
+    [(0.0, 0.9, [[0], [1], [2]]), (0.9, 17.3, [[0, 1], [2]]), (17.3, inf, [[0, 1, 2]])]
     >>> path.suggested.coalitions
     [[0, 1], [2]]
     """

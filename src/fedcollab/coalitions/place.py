@@ -75,7 +75,7 @@ def place(
     >>> from fedcollab.coalitions import solve
     >>> answer = solve([[0, 0.1, 0.9], [0.1, 0, 0.9], [0.9, 0.9, 0]], [100, 100, 100], C=5)
     >>> print(str(place(answer, [0.9, 0.8, 0.05], 50)).splitlines()[0])
-    new client should join 2: bound 0.4416, the others together -0.0751.
+    new client should join 2: bound 0.4416, the others together -0.07509.
     """
     mine = number("quantity", quantity, above=0)
     if collaboration.names is not None and name in collaboration.names:
