@@ -55,6 +55,7 @@ def fedcollab_round(data: Data) -> Callable[[], object]:
     from fedcollab.training.descend import Setting
     from fedcollab.training.models import Network
     from fedcollab.training.rounds import Grouping, Session, _one_round
+    from fedcollab.training.threads import one_core_each
 
     clients = [
         ClientData(f"{i:02d}", x.numpy(), y.numpy(), x[:2].numpy(), y[:2].numpy()) for i, (x, y) in enumerate(data)
@@ -67,7 +68,12 @@ def fedcollab_round(data: Data) -> Callable[[], object]:
     grouping = Grouping([list(runtime.names)])
     grouping.start(session)
     count = iter(range(1, 10**6))
-    return lambda: _one_round(next(count), session, grouping)
+
+    def run() -> None:
+        with one_core_each():
+            _one_round(next(count), session, grouping)
+
+    return run
 
 
 def functional_round(data: Data) -> Callable[[], object]:

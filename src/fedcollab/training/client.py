@@ -10,9 +10,7 @@ Each is written for many clients at once; a single silo is a group of one.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -31,6 +29,7 @@ from fedcollab.training.algorithms import make_algorithm
 from fedcollab.training.descend import Local, Setting, descend, gradient, personal, steps_of
 from fedcollab.training.hooks import Algorithm, State
 from fedcollab.training.models import Network
+from fedcollab.training.threads import balance, in_threads
 
 STACK_BYTES = 6 << 20  # weights of a stack: beyond this the caches are lost and stacking gains nothing
 STACK_CLIENTS = 64
@@ -63,9 +62,7 @@ def train_together(messages: Messages, silos: Silos) -> dict[str, Message]:
     setting = _setting(messages)
     with _network(setting, next(iter(silos.values())).device) as network:
         limit = max(1, min(STACK_CLIENTS, STACK_BYTES // (4 * network.size))) if network.widths else 1
-    ordered = sorted(messages, key=lambda name: (-steps_of(len(silos[name].arrays.y), setting), name))
-    threads = _threads(len(ordered))
-    bins = _balance({name: steps_of(len(silos[name].arrays.y), setting) for name in ordered}, threads)
+    bins = balance({name: steps_of(len(silos[name].arrays.y), setting) for name in messages})
     groups = [[names[i : i + limit] for i in range(0, len(names), limit)] for names in bins]
 
     def work(share: list[list[str]]) -> dict[str, Message]:
@@ -74,7 +71,7 @@ def train_together(messages: Messages, silos: Silos) -> dict[str, Message]:
             replies |= _train_group(names, messages, silos, setting)
         return replies
 
-    return _gather(messages, _in_threads(work, groups))
+    return _gather(messages, in_threads(work, groups))
 
 
 def evaluate_together(messages: Messages, silos: Silos) -> dict[str, Message]:
@@ -84,7 +81,7 @@ def evaluate_together(messages: Messages, silos: Silos) -> dict[str, Message]:
     def work(names: list[str]) -> dict[str, Message]:
         return {name: _guarded(_evaluate, messages[name], silos[name], setting) for name in names}
 
-    return _gather(messages, _in_threads(work, _balance(dict.fromkeys(messages, 1), _threads(len(messages)))))
+    return _gather(messages, in_threads(work, balance(dict.fromkeys(messages, 1))))
 
 
 def losses_together(messages: Messages, silos: Silos) -> dict[str, Message]:
@@ -94,7 +91,7 @@ def losses_together(messages: Messages, silos: Silos) -> dict[str, Message]:
     def work(names: list[str]) -> dict[str, Message]:
         return {name: _guarded(_losses, messages[name], silos[name], setting) for name in names}
 
-    return _gather(messages, _in_threads(work, _balance(dict.fromkeys(messages, 1), _threads(len(messages)))))
+    return _gather(messages, in_threads(work, balance(dict.fromkeys(messages, 1))))
 
 
 def _train_group(names: Sequence[str], messages: Messages, silos: Silos, setting: Setting) -> dict[str, Message]:
@@ -219,7 +216,7 @@ def _finite(value: Tensor) -> bool:
     return bool(torch.isfinite(value.sum()))
 
 
-# Threads.
+# Failures.
 
 
 def _guarded(
@@ -240,32 +237,3 @@ def _line(error: Exception) -> str:
 def _gather(messages: Messages, parts: Sequence[dict[str, Message]]) -> dict[str, Message]:
     replies = {name: reply for part in parts for name, reply in part.items()}
     return {name: replies[name] for name in sorted(messages)}
-
-
-def _threads(clients: int) -> int:
-    """As many as PyTorch may use, which users set with `torch.set_num_threads`."""
-    return max(1, min(torch.get_num_threads(), clients, os.cpu_count() or 1))
-
-
-def _balance(work: Mapping[str, int], bins: int) -> list[list[str]]:
-    """Clients shared out so that the threads finish together: the largest first, each to the least loaded."""
-    shares: list[list[str]] = [[] for _ in range(bins)]
-    load = [0] * bins
-    for name in sorted(work, key=lambda name: (-work[name], name)):
-        least = load.index(min(load))
-        shares[least].append(name)
-        load[least] += work[name]
-    return [share for share in shares if share]
-
-
-def _in_threads(work: Callable[[Any], dict[str, Message]], shares: Sequence[Any]) -> list[dict[str, Message]]:
-    """One thread a share, each with one core; PyTorch's own setting is put back."""
-    cores = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        if len(shares) == 1:
-            return [work(shares[0])]
-        with ThreadPoolExecutor(len(shares)) as pool:
-            return list(pool.map(work, shares))
-    finally:
-        torch.set_num_threads(cores)

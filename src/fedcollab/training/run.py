@@ -25,6 +25,7 @@ from fedcollab.training.history import History, line
 from fedcollab.training.models import Factory, Network, name_model
 from fedcollab.training.result import MEASURES, TrainingResult, schema_of
 from fedcollab.training.rounds import Grouping, Measures, Round, Session, run_rounds
+from fedcollab.training.threads import one_core_each
 
 
 def train(
@@ -93,6 +94,7 @@ def train(
 
     history, started, before = History(), time.perf_counter(), _moved(federation)
     with ExitStack() as stack:
+        stack.enter_context(one_core_each())
         stream = _stream(run_dir, stack)
         for callback in callbacks:
             callback.on_start(settings)
