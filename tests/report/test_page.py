@@ -11,6 +11,7 @@ from fedcollab import artefact
 from fedcollab.coalitions import solve
 from fedcollab.distances import Distances
 from fedcollab.errors import InputError
+from fedcollab.pipeline import FedCollab
 from fedcollab.report import write, write_figures
 from fedcollab.report.clients import client_rows
 from fedcollab.report.document import as_json
@@ -154,6 +155,18 @@ def test_bad_runs_end_in_one_clear_line(tmp_path, run_of):
     artefact.write_json(tmp_path / "collaboration.json", "path", {})
     with pytest.raises(InputError, match="expected a collaboration"):
         write(tmp_path)
+
+
+def test_a_real_run(clients, tmp_path):
+    """What the stages themselves leave, at every stage of a run."""
+    fitted = FedCollab(C=1.0, run_dir=tmp_path).fit(clients)
+    assert "No model has been trained yet" in page_of(tmp_path, tmp_path)
+    for way in ("local", "coalitions"):
+        fitted.train(way=way, rounds=2, lr=0.1, evaluate_every=1)
+    text = page_of(tmp_path, tmp_path)
+    assert "Not trained yet: with everyone." in text
+    assert "In coalitions, " in text
+    assert {"labels", "gains", "curve-1"} <= set(data_of(text, "charts"))
 
 
 def test_figures_for_papers(run_of, tmp_path):

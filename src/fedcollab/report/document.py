@@ -68,7 +68,7 @@ def render(run: Run) -> str:
         facts=[("Settings", setting_facts(run)), ("Communication and versions", cost_facts(run))],
         figure=figure,
         percent=_percent,
-        points=lambda value: f"{'+' if value >= 0 else '−'}{abs(100 * value):.1f} points",
+        points=_points,
         data=as_json(
             {
                 "names": list(run.names),
@@ -116,6 +116,12 @@ def as_json(value: Any) -> Markup:
 def _badges() -> str:
     pairs = zip(theme.COALITIONS, theme.ON_COALITIONS, strict=True)
     return "\n".join(f".c{i} {{ background: {fill}; color: {ink}; }}" for i, (fill, ink) in enumerate(pairs))
+
+
+def _points(gain: float) -> str:
+    if abs(gain) < 0.0005:
+        return "the same"
+    return f"{'+' if gain > 0 else '−'}{abs(100 * gain):.1f} points"
 
 
 def _percent(change: float) -> str:

@@ -71,9 +71,10 @@
   const totals = (segment, mode) =>
     [["path", "best coalitions"], ["everyone", "everyone together"], ["nobody", "nobody together"]].map(([key, way]) => {
       const value = segment.objective[key];
-      const more = value / segment.objective.path - 1;
-      const percent = more > 0.0005 ? ` (+${more < 0.1 ? (100 * more).toFixed(1) : (100 * more).toFixed(0)} %)` : "";
-      return { way, value, shown: key === mode, label: figure(value) + percent };
+      const times = value / segment.objective.path;
+      const percent = (100 * (times - 1)).toFixed(times < 1.1 ? 1 : 0);
+      const more = times > 10 ? ` (${times.toFixed(0)} times)` : times > 1.0005 ? ` (+${percent} %)` : "";
+      return { way, value, shown: key === mode, label: figure(value) + more };
     });
 
   const figure = (value) => Number(value.toPrecision(3)).toLocaleString("en");
