@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,8 @@ from fedcollab.clients.schema import federate
 from fedcollab.coalitions import Collaboration, CPath, c_path, solve
 from fedcollab.distances import Distances, estimate_distances
 from fedcollab.errors import InputError, number
+from fedcollab.membership import Joining, State, Training, join, keep_joining, open_results, recover
+from fedcollab.membership.federation import adopt, read_schema, said, with_client
 from fedcollab.progress import Progress, bar
 from fedcollab.runtime import Runtime
 from fedcollab.store import RunDirectory
@@ -66,11 +68,16 @@ class FedCollab:
             seed=self.seed,
         )
         store = RunDirectory(self.run_dir) if self.run_dir is not None else None
-        if store is not None and federation.schema is not None:
-            artefact.write_bytes(store.file("schema.json"), (federation.schema.to_json() + "\n").encode())
-            store.write_config({"clients": {name: dict(reply) for name, reply in _described(federation).items()}})
+        if store is not None:
+            self._begin(store, federation)
         with bar("distances", quiet=self.quiet) as progress:
             distances = self._stage(store, "distances.json", Distances, lambda: self._estimate(federation, progress))
+        if set(distances.names) != set(federation.names):
+            differing = sorted(set(distances.names) ^ set(federation.names))
+            raise InputError(
+                f"`run_dir` (={str(self.run_dir)!r}) is about other clients ({differing[0]!r} is on one side only); "
+                "to take clients in or out of a run: join, leave"
+            )
         path = self._stage(store, "path.json", CPath, lambda: c_path(distances, **self._path_options()))
         C = path.suggested.C if self.C == "auto" else float(self.C)
         collaboration = self._stage(
@@ -80,6 +87,19 @@ class FedCollab:
             lambda: solve(distances, C=C, seed=self.seed, **self.solve_options),
         )
         return Fitted(self, federation, distances, path, collaboration)
+
+    @staticmethod
+    def _begin(store: RunDirectory, federation: Runtime) -> None:
+        """Write down what the clients are; a run that goes on keeps the schema it began with."""
+        recover(store)
+        if store.has("schema.json"):
+            schema = read_schema(store.file("schema.json"))
+            if schema != federation.schema:
+                adopt(federation, schema)
+        elif federation.schema is not None:
+            artefact.write_bytes(store.file("schema.json"), (federation.schema.to_json() + "\n").encode())
+        if not store.has("distances.json"):
+            store.write_config({"clients": said(federation)})
 
     def _estimate(self, federation: Runtime, progress: Progress) -> Distances:
         return estimate_distances(
@@ -102,12 +122,15 @@ class FedCollab:
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """The answer before any training: distances, the path over C, and the collaboration."""
+    """The answer before any training: distances, the path over C, and the collaboration.
+
+    `path` is None after a client joined: it was drawn for those who were there before (`c_path` draws a new one).
+    """
 
     settings: FedCollab
     federation: Runtime
     distances: Distances
-    path: CPath
+    path: CPath | None
     collaboration: Collaboration
 
     def train(
@@ -130,11 +153,37 @@ class Fitted:
                 **{"seed": self.settings.seed, "run_dir": folder, "progress": progress, **options},
             )
 
+    def join(
+        self,
+        client: ClientData,
+        *,
+        trained: TrainingResult | None = None,
+        retrain: bool = False,
+        rounds: int | None = None,
+    ) -> Joining:
+        """Take a new client in: its distances alone are estimated, and the coalition that it joins trains on.
+
+        trained   what to train on from; without it, what the run directory holds, else nothing is trained
+        retrain   train the coalition from new weights instead of from its saved model
+        rounds    of that training; a fifth of the run's where it goes on from a saved model
+
+        The answer's `.fitted` is this object with the newcomer; in a run directory the change is recorded.
+        """
+        store = None if self.settings.run_dir is None else RunDirectory(self.settings.run_dir)
+        results = {} if store is None else open_results(store)
+        if trained is not None:
+            results["coalitions"] = trained
+        before = State(self.distances, self.collaboration, results)
+        federation = with_client(self.federation, client)
+        with self._bar(f"training with {client.name}") as progress:
+            how = Training(scratch=retrain, rounds=rounds, progress=progress)
+            joining = join(before, federation, client.name, seed=self.settings.seed, training=how)
+        if store is not None:
+            keep_joining(store, before, joining, federation)
+        fitted = replace(
+            self, federation=federation, distances=joining.distances, path=None, collaboration=joining.collaboration
+        )
+        return replace(joining, fitted=fitted)
+
     def _bar(self, description: str) -> AbstractContextManager[Progress]:
         return bar(description, quiet=self.settings.quiet)
-
-
-def _described(federation: Runtime) -> dict[str, dict[str, Any]]:
-    """What each client said of itself, without the sums that only preprocessing needs."""
-    keep = ("quantity", "test_quantity", "label_counts")
-    return {name: {key: reply[key] for key in keep} for name, reply in federation.described.items()}

@@ -21,6 +21,7 @@ class Vectorised(Runtime):
     def __init__(self, clients: Iterable[ClientData], *, device: str = "cpu") -> None:
         checked = check_clients(clients)
         super().__init__(client.name for client in checked)
+        self.clients, self.device = checked, device
         self.silos = {client.name: Silo(client, device=device) for client in checked}
 
     def _call(self, action: str, messages: dict[str, Message]) -> dict[str, Message]:

@@ -25,9 +25,9 @@ class Wire(Runtime):
     def __init__(self, clients: Iterable[ClientData], *, device: str = "cpu", spy: Spy | None = None) -> None:
         checked = check_clients(clients)
         super().__init__(client.name for client in checked)
+        self.clients, self.device = checked, device
         self._data = {client.name: client for client in checked}
         self._state: dict[str, dict[str, bytes]] = {name: {} for name in self.names}
-        self._device = device
         self._spy = spy
         self.bytes_on_wire = 0
 
@@ -45,7 +45,7 @@ class Wire(Runtime):
     def _serve(self, action: str, name: str, content: bytes) -> bytes:
         """The client's side of one call: bytes in, bytes out, state read from and written back to bytes."""
         state = {key: unpack(value) for key, value in self._state[name].items()}
-        silo = Silo(self._data[name], state, self._device)
+        silo = Silo(self._data[name], state, self.device)
         reply = find(action)(unpack(content), silo)
         self._state[name] = {key: pack(value) for key, value in silo.state.items()}
         return pack(reply)

@@ -1,0 +1,282 @@
+"""`fedcollab join`, `leave` and `check`: clients come, go and change in a run that exists."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fedcollab.cli import options
+from fedcollab.errors import InputError
+
+if TYPE_CHECKING:
+    from fedcollab.clients import ClientData
+    from fedcollab.membership import State
+    from fedcollab.runtime import Runtime
+    from fedcollab.store import RunDirectory
+
+#: exit code of `check` when regrouping is advised
+ADVISED = 3
+
+_run = click.argument("run_dir", type=click.Path(path_type=Path))
+_clients = click.option(
+    "--clients", type=click.Path(path_type=Path), help="Folder with the files of the run's clients, as for `run`."
+)
+_table = options.several(
+    click.option("--label", help="The label column.  [default: the run's]"),
+    click.option(
+        "--drop", multiple=True, metavar="COLUMN", help="A column to leave out; repeatable.  [default: the run's]"
+    ),
+)
+_training = options.several(
+    click.option("--retrain", is_flag=True, help="Train from new weights instead of from the saved model."),
+    click.option(
+        "--rounds", type=int, help="Rounds of that training.  [default: a fifth of the run's; all with --retrain]"
+    ),
+)
+_threshold = click.option(
+    "--threshold", default=0.02, show_default=True, help="What a regrouping must gain to be advised, as a share."
+)
+
+
+@click.command(
+    epilog="Example:  fedcollab join runs/hospitals --client new/west.csv --clients hospitals/ --label outcome"
+)
+@_run
+@click.option(
+    "--client", required=True, type=click.Path(path_type=Path), help="The newcomer's file; its name is the file's."
+)
+@_clients
+@_table
+@_training
+@_threshold
+@options.output
+def join(
+    run_dir: Path,
+    client: Path,
+    clients: Path | None,
+    label: str | None,
+    drop: tuple[str, ...],
+    retrain: bool,
+    rounds: int | None,
+    threshold: float,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """A client comes: where it should train, and why; its coalition trains on, nobody else.
+
+    Only the newcomer's distances are estimated. It is encoded by the schema of the run, which it does not change. The
+    existing clients' files are needed for its distances and for training.
+    """
+    from fedcollab.clients.read import TEST, read_client
+    from fedcollab.membership import Training, keep_joining, open_state
+    from fedcollab.membership import join as take_in
+    from fedcollab.progress import bar
+
+    store, state = open_state(run_dir)
+    label, drop = _columns(store, label, drop)
+    test = next((path for path in [client.with_name(f"{client.stem}{TEST}{client.suffix}")] if path.is_file()), None)
+    newcomer = read_client(client, label, test, drop)
+    if newcomer.name in state.names:
+        raise InputError(
+            f"`--client` (={str(client)!r}): the run has a client `{newcomer.name}`; "
+            "to see whether it changed: fedcollab check"
+        )
+    others = _present(state, clients, label, drop)
+    federation = _open(store, [*others, newcomer])
+    _note_changed(store, federation)
+    with bar(f"distances of {newcomer.name}", quiet=quiet or as_json) as progress:
+        how = Training(scratch=retrain, rounds=rounds)
+        found = take_in(
+            state,
+            federation,
+            newcomer.name,
+            seed=_seed(store),
+            training=how,
+            threshold=threshold,
+            progress=progress,
+        )
+    kept = keep_joining(store, state, found, federation)
+    _finish(store, found, kept, as_json, clients if found.resolve_advised else None)
+
+
+@click.command(epilog="Example:  fedcollab leave runs/hospitals --client west")
+@_run
+@click.option("--client", required=True, help="The name of the client that leaves.")
+@_clients
+@_table
+@_training
+@_threshold
+@options.output
+def leave(
+    run_dir: Path,
+    client: str,
+    clients: Path | None,
+    label: str | None,
+    drop: tuple[str, ...],
+    retrain: bool,
+    rounds: int | None,
+    threshold: float,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """A client goes: what staying costs the others, and whether they should regroup.
+
+    No data are needed, and no model is trained; with --retrain (and --clients) its coalition is trained without it.
+    """
+    from fedcollab.membership import Training, keep_leaving, open_state
+    from fedcollab.membership import leave as take_out
+    from fedcollab.progress import bar
+
+    store, state = open_state(run_dir)
+    if client not in state.names:
+        from fedcollab.errors import unknown
+
+        raise InputError(unknown("--client", client, state.names))
+    federation = None
+    if clients is not None:
+        label, drop = _columns(store, label, drop)
+        federation = _open(store, _present(state, clients, label, drop, without=client))
+    with bar("leaving", quiet=quiet or as_json or not retrain) as progress:
+        found = take_out(
+            state,
+            client,
+            federation=federation,
+            seed=_seed(store),
+            retrain=retrain,
+            training=Training(scratch=True, rounds=rounds, progress=progress),
+            threshold=threshold,
+        )
+    kept = keep_leaving(store, state, found)
+    _finish(store, found, kept, as_json, Path("FOLDER") if found.regrouping.advised else None)
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  fedcollab check runs/hospitals --clients hospitals/ --label outcome || echo "regrouping is advised"
+  fedcollab check runs/hospitals --clients hospitals/ --label outcome --apply"""
+)
+@_run
+@_clients
+@_table
+@click.option(
+    "--client", "named", multiple=True, metavar="NAME", help="Whose data changed; repeatable.  [default: found out]"
+)
+@click.option("--apply", "do", is_flag=True, help="Take the changes in: regroup where advised, and train on.")
+@_training
+@_threshold
+@options.output
+def check(
+    run_dir: Path,
+    clients: Path | None,
+    label: str | None,
+    drop: tuple[str, ...],
+    named: tuple[str, ...],
+    do: bool,
+    retrain: bool,
+    rounds: int | None,
+    threshold: float,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Did a client's data grow or drift, and should the clients regroup? Exits with 3 when they should.
+
+    Only the distances of clients whose data changed are estimated again. Nothing is written without --apply.
+    """
+    from fedcollab.membership import Training, apply, keep_change, open_state
+    from fedcollab.membership import check as look
+    from fedcollab.progress import bar
+
+    store, state = open_state(run_dir)
+    label, drop = _columns(store, label, drop)
+    federation = _open(store, _present(state, clients, label, drop))
+    changed = list(named) or _changed(store, federation)
+    with bar("changed distances", quiet=quiet or as_json) as progress:
+        found = look(state, federation, changed, seed=_seed(store), threshold=threshold, progress=progress)
+    if not do:
+        options.print_json(found.as_dict()) if as_json else click.echo(str(found))
+        if found.regrouping.advised and not as_json:
+            click.echo("\nNext:     the same command with --apply")
+        click.get_current_context().exit(ADVISED if found.regrouping.advised else 0)
+    if not found.changes and not found.regrouping.advised:
+        options.print_json(found.as_dict()) if as_json else click.echo(str(found))
+        return
+    with bar("training", quiet=quiet or as_json) as progress:
+        after, trained = apply(found, state, federation, Training(scratch=retrain, rounds=rounds, progress=progress))
+    kept = keep_change(store, state, after, found, trained, federation)
+    _finish(store, found, kept, as_json, None, *([str(trained)] if trained is not None else []))
+
+
+def _columns(store: RunDirectory, label: str | None, drop: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
+    """What was typed, else what the run was made with."""
+    settings = store.config().get("settings", {})
+    return label or settings.get("label"), drop or tuple(settings.get("drop") or ())
+
+
+def _seed(store: RunDirectory) -> int:
+    return int(store.config().get("settings", {}).get("seed", 0))
+
+
+def _present(
+    state: State, clients: Path | None, label: str | None, drop: tuple[str, ...], without: str | None = None
+) -> list[ClientData]:
+    """The run's clients from their folder; other files there are not ours."""
+    from fedcollab.clients import read_clients
+
+    if clients is None:
+        raise InputError("`--clients` must name the folder with the files of the run's clients")
+    wanted = [name for name in state.names if name != without]
+    found = {client.name: client for client in read_clients(clients, label, drop)}
+    missing = [name for name in wanted if name not in found]
+    if missing:
+        raise InputError(
+            f"`--clients` (={str(clients)!r}) has no file of client `{missing[0]}`; if it left: fedcollab leave"
+        )
+    return [found[name] for name in wanted]
+
+
+def _open(store: RunDirectory, clients: list[ClientData]) -> Runtime:
+    from fedcollab.membership.federation import read_schema, reopen
+
+    return reopen(clients, read_schema(store.file("schema.json")))
+
+
+def _changed(store: RunDirectory, federation: Runtime) -> list[str]:
+    """Clients whose data are not those that the run last saw."""
+    from fedcollab.membership.federation import said
+
+    last = store.config().get("clients", {})
+    keys = ("fingerprint", "quantity", "label_counts")
+    return [
+        name
+        for name, reply in said(federation).items()
+        if name in last and any(key in last[name] and last[name][key] != reply[key] for key in keys)
+    ]
+
+
+def _note_changed(store: RunDirectory, federation: Runtime) -> None:
+    import warnings
+
+    from fedcollab.errors import FedcollabWarning
+
+    for name in _changed(store, federation):
+        warnings.warn(
+            f"the data of `{name}` changed since it was last looked at: fedcollab check", FedcollabWarning, stacklevel=2
+        )
+
+
+def _finish(store: RunDirectory, found: Any, kept: Path, as_json: bool, regroup: Path | None, *more: str) -> None:
+    """The answer, what was written, and where to go next."""
+    if store.has("report.html"):
+        from fedcollab.report import write
+
+        write(store.path)
+    if as_json:
+        options.print_json({**found.as_dict(), "history": str(kept)})
+        return
+    click.echo("\n".join([str(found), *more]))
+    click.echo(f"\nHistory:  {kept}")
+    if regroup is not None:
+        click.echo(f"Next:     fedcollab check {store.path} --clients {regroup} --apply")
