@@ -15,13 +15,15 @@ where C(d) is the C at which everyone-alone and everyone-together cost the same 
 C(sigma), sigma the noise of the estimated distances, the path follows noise; above C(1) even clients with nothing in
 common are joined. The limits make the two ends of the path segments like any other: with like clients everyone-together
 is the widest, with unlike clients everyone-alone is. sigma_ij is the given standard error or, without one, that of a
-balanced accuracy measured on half of each client's samples, sqrt((1 / m_i + 1 / m_j) / 2).
+balanced accuracy measured on half of each client's samples, sqrt((1 / m_i + 1 / m_j) / 2). Where the distances carry
+replicates and there are no constraints, a segment is suggested only if its weakest split is more than noise (see
+`coalitions.evidence`); everyone-together splits nothing and always qualifies.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
 from typing import Any, overload
 
@@ -30,6 +32,7 @@ from numpy.typing import ArrayLike
 
 from fedcollab.artefact import read_json, write_json
 from fedcollab.coalitions.constraints import read_constraints
+from fedcollab.coalitions.evidence import evidence, needed
 from fedcollab.coalitions.exact import LISTED, SMALL, WIDEST, prove
 from fedcollab.coalitions.feasible import refuse_impossible
 from fedcollab.coalitions.inputs import Inputs, Labels, read_inputs
@@ -48,7 +51,10 @@ BUDGET = 30_000
 
 @dataclass(frozen=True, eq=False)
 class Segment:
-    """One partition and the interval of C for which it is best. `objective` is its value at `C`, `at(C)` anywhere."""
+    """One partition and the interval of C for which it is best. `objective` is its value at `C`, `at(C)` anywhere.
+
+    `evidence` is how many standard errors its weakest split has, where the distances tell.
+    """
 
     c_low: float
     c_high: float
@@ -58,6 +64,7 @@ class Segment:
     intercept: float
     proven: bool
     C: float
+    evidence: float | None = None
 
     @property
     def objective(self) -> float:
@@ -76,6 +83,7 @@ class Segment:
             "C": self.C,
             "objective": self.objective,
             "proven": self.proven,
+            "evidence": self.evidence,
             "coalitions": self.coalitions,
         }
 
@@ -107,8 +115,10 @@ class CPath(Sequence[Segment]):
 
     @property
     def suggested(self) -> Segment:
-        """The widest segment within the limits; its `C` is the suggested C."""
-        return max(self.segments, key=self.width)
+        """The widest segment within the limits whose splits are more than noise; its `C` is the suggested C."""
+        enough = needed(len(self.segments[0].assignment))
+        fit = [segment for segment in self.segments if segment.evidence is None or segment.evidence >= enough]
+        return max(fit or self.segments, key=self.width)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -141,6 +151,7 @@ class CPath(Sequence[Segment]):
                     intercept=float(part["intercept"]),
                     proven=bool(part["proven"]),
                     C=float(part["C"]),
+                    evidence=_evidence(part),
                 )
                 for part in content["segments"]
             )
@@ -187,7 +198,16 @@ def c_path(
         refuse_impossible(inputs, constraints)
     limits = natural_limits(inputs, getattr(distances, "stderr", None))
     segments = [_segment(instance, inputs, *part, limits) for part in tracer.envelope()]
+    if not constraints.any:
+        segments = [replace(part, evidence=evidence(distances, part.assignment)) for part in segments]
     return CPath(tuple(segments), limits)
+
+
+def _evidence(part: dict[str, Any]) -> float | None:
+    """As saved: JSON has no infinity, and one coalition splits nothing."""
+    if part["evidence"] is None and len(part["coalitions"]) == 1:
+        return float("inf")
+    return None if part["evidence"] is None else float(part["evidence"])
 
 
 def natural_limits(inputs: Inputs, stderr: ArrayLike | None = None) -> tuple[float, float]:
