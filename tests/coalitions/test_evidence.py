@@ -27,7 +27,7 @@ def test_by_hand() -> None:
     replicates = np.stack([raw + delta * (1 - np.eye(2)) for delta in (-0.1, 0.1)])
     two = Distances(raw, ("a", "b"), np.array([10, 30]), replicates=replicates)
     assert evidence(two, np.array([0, 1])) == pytest.approx(3.0)
-    assert evidence(two, np.array([0, 0])) == np.inf
+    assert evidence(two, np.array([0, 0])) is None
     assert evidence(raw, np.array([0, 1])) is None
 
 
@@ -52,9 +52,7 @@ def test_more_clients_need_more_evidence() -> None:
 def test_evidence_survives_saving(tmp_path) -> None:
     path = c_path(noisy(0.6, sd=0.05))
     path.save(tmp_path / "path.json")
-    assert [part.evidence for part in CPath.load(tmp_path / "path.json")] == pytest.approx(
-        [part.evidence for part in path]
-    )
+    assert [part.evidence for part in CPath.load(tmp_path / "path.json")] == [part.evidence for part in path]
 
 
 def test_what_was_never_measured_needs_no_evidence() -> None:

@@ -31,7 +31,7 @@ def needed(count: int) -> float:
 
 
 def evidence(distances: Any, assignment: Labels) -> float | None:
-    """Standard errors of the weakest split; infinite for everyone together; None where there are no replicates."""
+    """Standard errors of the weakest split; None where nothing is split, or where there are no replicates to tell."""
     replicates = getattr(distances, "replicates", None)
     if replicates is None or len(replicates) < 2:
         return None
@@ -47,4 +47,4 @@ def evidence(distances: Any, assignment: Labels) -> float | None:
         mean = float((np.where(weights > 0, distances.raw[block], 0.0) * weights).sum())
         moved = (np.where(weights > 0, replicates[:, first][:, :, second], 0.0) * weights).sum(axis=(1, 2))
         weakest = min(weakest, mean / max(float(moved.std()), 1e-12))
-    return float(weakest)
+    return float(weakest) if np.isfinite(weakest) else None

@@ -151,7 +151,7 @@ class CPath(Sequence[Segment]):
                     intercept=float(part["intercept"]),
                     proven=bool(part["proven"]),
                     C=float(part["C"]),
-                    evidence=_evidence(part),
+                    evidence=None if part["evidence"] is None else float(part["evidence"]),
                 )
                 for part in content["segments"]
             )
@@ -201,13 +201,6 @@ def c_path(
     if not constraints.any:
         segments = [replace(part, evidence=evidence(distances, part.assignment)) for part in segments]
     return CPath(tuple(segments), limits)
-
-
-def _evidence(part: dict[str, Any]) -> float | None:
-    """As saved: JSON has no infinity, and one coalition splits nothing."""
-    if part["evidence"] is None and len(part["coalitions"]) == 1:
-        return float("inf")
-    return None if part["evidence"] is None else float(part["evidence"])
 
 
 def natural_limits(inputs: Inputs, stderr: ArrayLike | None = None) -> tuple[float, float]:
