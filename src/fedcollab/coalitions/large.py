@@ -88,7 +88,8 @@ class _Search:
     def _rescue(self) -> bool:
         """Let coalitions that are still too small join others as a whole; whether any did."""
         small = np.flatnonzero(self.size[: self.count] < self.min_size)
-        return any([self._visit(np.flatnonzero(self.labels == slot)) for slot in small if self.size[slot] > 0])
+        moved = [self._visit(np.flatnonzero(self.labels == slot)) for slot in small if self.size[slot] > 0]
+        return any(moved)
 
     def missing(self) -> float:
         """Clients that coalitions lack to the minimum size."""
