@@ -1,10 +1,13 @@
 """The slider's data: what the page looks up is what the objective says."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from fedcollab.coalitions import objective
+from fedcollab.coalitions import objective, solve
 from fedcollab.report import slider as module
+from fedcollab.report.answer import answer
 from fedcollab.report.run import read_run
 from fedcollab.report.slider import packed, slider
 
@@ -58,3 +61,11 @@ def test_a_matrix_is_packed_as_its_upper_triangle():
     values = np.array([[0, 0.1, np.nan], [0.1, 0, 0.25], [np.nan, 0.25, 0]])
     assert packed(values) == [100, None, 250]
     assert packed(None) is None
+
+
+def test_an_answer_that_the_path_does_not_hold_is_said(run):
+    apart = solve(run.distances, C=run.collaboration.C, cannot_link=[("a", "b")])
+    shown = slider(run.distances, run.path, apart)
+    assert shown["chosen"] is None
+    assert shown["answer"] == apart.assignment.tolist()
+    assert "not among the answers below" in " ".join(answer(replace(run, collaboration=apart), [], shown, None)["sure"])

@@ -102,7 +102,9 @@ def _sure(run: Run, rows: list[ClientRow], moved: dict[str, Any] | None, stable:
         lines.append(
             f"No grouping can be more than {100 * gap(collaboration):.1f} % better, for these distances and C = {C}."
         )
-    if moved is not None and moved["chosen"] is not None:
+    if moved is not None and moved["chosen"] is None:
+        lines.append("It is not among the answers below, which were found under other conditions or by another search.")
+    elif moved is not None:
         segment = moved["segments"][moved["chosen"]]
         factor = segment["right"] / segment["left"]
         firm = "firm" if factor >= 2 else "touchy"

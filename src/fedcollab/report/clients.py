@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedcollab.coalitions import Stability, stability
 from fedcollab.report.words import figure
@@ -71,7 +72,7 @@ def client_rows(run: Run, stable: Stability | None = None) -> list[ClientRow]:
     for client in np.argsort(collaboration.assignment, kind="stable").tolist():
         explanation = explain(collaboration, client)
         choice = closest(explanation)
-        known = {way: None if values is None else float(values[client]) for way, values in measured.items()}
+        known = {way: _known(values, client) for way, values in measured.items()}
         rows.append(
             ClientRow(
                 name=run.names[client],
@@ -90,6 +91,10 @@ def client_rows(run: Run, stable: Stability | None = None) -> list[ClientRow]:
             )
         )
     return rows
+
+
+def _known(values: NDArray[np.float64] | None, client: int) -> float | None:
+    return None if values is None or not np.isfinite(values[client]) else float(values[client])
 
 
 def explain(collaboration: Collaboration, client: int) -> Explanation:

@@ -9,6 +9,18 @@ import numpy as np
 if TYPE_CHECKING:
     from fedcollab.report.run import Run
 
+TELL = (
+    "It was estimated without moving any sample: a small model, trained by both clients together, tries to tell whose "
+    "sample it sees. The better it can, the more the data differ."
+)
+#: how the distances were had, for the methods that do it otherwise
+HOW = {
+    "given": "The distances were given.",
+    "label": "It compares which share of the samples has which label, and nothing else.",
+    "prototype": "It compares the average sample of each label.",
+    "hypothesis": "It was estimated without moving any sample: a model is trained to be right for one client and wrong "
+    "for the other. The better that works, the more the data differ.",
+}
 PARTED = " The answer is clear-cut if pairs in the same coalition are far left of the others."
 #: half the width of a 90 % interval, in standard errors
 HALF = 1.645
@@ -26,10 +38,6 @@ def distance_words(run: Run) -> dict[str, Any]:
     matrix, names = distances.matrix, run.names
     count = len(names)
     pairs = [(i, j) for i in range(count) for j in range(i + 1, count) if distances.observed[i, j]]
-    how = (
-        "It was estimated without moving any sample: a small model, trained by both clients together, tries to tell "
-        "whose sample it sees. The better it can, the more the data differ."
-    )
     facts = []
     if pairs:
         near, far = (choose(pairs, key=lambda pair: matrix[pair]) for choose in (min, max))
@@ -48,7 +56,8 @@ def distance_words(run: Run) -> dict[str, Any]:
         were = "pair was" if unknown == 1 else "pairs were"
         facts.append(f"{unknown:,} {were} never measured: such clients are kept apart.")
     return {
-        "how": how if distances.method != "given" else "The distances were given.",
+        "how": HOW.get(distances.method, TELL),
+        "measured": distances.method != "given",
         "facts": facts,
         "caption": (
             "How uncertain each distance is (standard error), sorted by coalition. Dark: less sure. Hover for figures."
@@ -109,20 +118,19 @@ def label_rows(run: Run, place: dict[str, int]) -> tuple[list[dict[str, Any]], l
     counts = {name: said[name].get("label_counts") or {} for name in run.names if name in said}
     if not counts:
         return [], []
-    labels = list(dict.fromkeys(str(label) for found in counts.values() for label in found))
-    shares = np.zeros((len(counts), len(labels)))
-    for row, found in enumerate(counts.values()):
-        for label, samples in found.items():
-            shares[row, labels.index(str(label))] = samples / max(1, sum(found.values()))
-    keep = sorted(np.argsort(-shares.std(axis=0), kind="stable")[: max(1, SHARES // len(counts))].tolist())
-    labels = sorted((labels[i] for i in keep), key=_natural)
-    columns = {str(label): i for i, label in enumerate(dict.fromkeys(str(k) for f in counts.values() for k in f))}
+    share = {
+        name: {str(label): samples / max(1, sum(found.values())) for label, samples in found.items()}
+        for name, found in counts.items()
+    }
+    labels = list(dict.fromkeys(label for found in share.values() for label in found))
+    varies = {label: np.std([found.get(label, 0.0) for found in share.values()]) for label in labels}
+    kept = sorted(labels, key=lambda label: -varies[label])[: max(1, SHARES // len(counts))]
     rows = [
-        {"name": name, "place": place[name], "label": label, "share": round(float(shares[row, columns[label]]), 4)}
-        for row, name in enumerate(counts)
-        for label in labels
+        {"name": name, "place": place[name], "label": label, "share": round(found.get(label, 0.0), 4)}
+        for name, found in share.items()
+        for label in sorted(kept, key=_natural)
     ]
-    return rows, labels
+    return rows, sorted(kept, key=_natural)
 
 
 def _natural(label: str) -> tuple[int, float, str]:

@@ -39,9 +39,7 @@ def slider(distances: Distances, path: CPath, collaboration: Collaboration | Non
     ends = _ends(segments)
     wanted = path.suggested
     suggested = next(i for i, segment in enumerate(segments) if segment.c_low == wanted.c_low)
-    chosen = None
-    if collaboration is not None:
-        chosen = next((i for i, s in enumerate(segments) if s.c_low <= collaboration.C <= s.c_high), None)
+    chosen = None if collaboration is None else _position(segments, collaboration)
     keep = _widest(segments, {0, len(segments) - 1, suggested, chosen}, ends, max(2, MOST // count))
     together = np.zeros(count, dtype=np.int64)
     apart = np.arange(count)
@@ -50,7 +48,7 @@ def slider(distances: Distances, path: CPath, collaboration: Collaboration | Non
         segment = segments[position]
         C, labels = _representative(segment, ends), np.asarray(segment.assignment, dtype=np.int64)
         if position == chosen and collaboration is not None:
-            C, labels = collaboration.C, np.asarray(collaboration.assignment)
+            C = collaboration.C
         shown.append(
             {
                 "C": C,
@@ -73,6 +71,7 @@ def slider(distances: Distances, path: CPath, collaboration: Collaboration | Non
         "chosen": None if chosen is None else keep.index(chosen),
         "everyone": _shift(matrix, quantities, together),
         "left_out": len(segments) - len(keep),
+        "answer": None if collaboration is None else collaboration.assignment.tolist(),
     }
 
 
@@ -89,6 +88,15 @@ def packed(values: NDArray[np.float64] | None) -> list[int | None] | None:
         return None
     upper = values[np.triu_indices(len(values), 1)]
     return [round(1000 * value) if np.isfinite(value) else None for value in upper.tolist()]
+
+
+def _position(segments: list[Any], collaboration: Collaboration) -> int | None:
+    """The segment that is the run's answer; None where the path does not hold it (made under other constraints)."""
+    for position, segment in enumerate(segments):
+        here = segment.c_low <= collaboration.C <= segment.c_high
+        if here and np.array_equal(segment.assignment, collaboration.assignment):
+            return position
+    return None
 
 
 def _shift(matrix: NDArray[np.float64], quantities: NDArray[np.float64], labels: NDArray[np.int64]) -> list[int]:

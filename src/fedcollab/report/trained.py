@@ -43,14 +43,14 @@ def summary_rows(run: Run) -> list[dict[str, Any]]:
     rows = []
     for way in run.results:
         values = accuracy(run, way)
-        compared = way != "local" and local is not None
+        both = None if local is None or way == "local" else np.isfinite(values) & np.isfinite(local)
         rows.append(
             {
                 "way": WAYS[way],
                 "mean": float(np.nanmean(values)),
                 "worst": float(np.nanmin(values)),
-                "ipr": metrics.ipr(values, local) if compared and local is not None else None,
-                "rsd": metrics.rsd(values, local) if compared and local is not None else None,
+                "ipr": metrics.ipr(values[both], local[both]) if both is not None and local is not None else None,
+                "rsd": metrics.rsd(values[both], local[both]) if both is not None and local is not None else None,
                 "best": way == "coalitions",
             }
         )
@@ -64,7 +64,9 @@ def verdict_rows(run: Run) -> list[str]:
     ours, local = run.accuracy("coalitions"), run.accuracy("local")
     if ours is None or local is None:
         return []
-    return metrics.verdicts(run.names, ours, local, run.accuracy("global"))
+    both, everyone = np.isfinite(ours) & np.isfinite(local), run.accuracy("global")
+    names = [name for name, known in zip(run.names, both, strict=True) if known]
+    return metrics.verdicts(names, ours[both], local[both], None if everyone is None else everyone[both])
 
 
 def sentence(run: Run) -> str:

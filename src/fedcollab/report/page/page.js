@@ -101,9 +101,9 @@
     if (alone) parts.push(many(alone, "client") + " alone");
     const marks = [index === slider.suggested && "the suggested C", index === slider.chosen && "the answer above"].filter(Boolean);
     const mark = marks.length && mode === "path" ? ` (${marks.join(", ")})` : "";
-    const reference = slider.segments[slider.chosen ?? slider.suggested].labels;
-    const others = moved(now.groups, reference);
-    const change = others ? `${many(others, "client")} would have other partners than in the answer above.` : "Everybody has the partners of the answer above.";
+    const others = moved(now.groups, slider.answer ?? slider.segments[slider.suggested].labels);
+    const above = slider.answer ? "in the answer above" : "with the suggested C";
+    const change = others ? `${many(others, "client")} would have other partners than ${above}.` : `Everybody has the same partners as ${above}.`;
     return `${range} ${what} ${parts.join(" and ")}${mark}. ${change}`;
   };
 
