@@ -1,7 +1,8 @@
-"""The suggested C on estimated distances: does it cut a type of like clients in two, or join types with nothing in common?
+"""The suggested C on estimated distances: does it cut a type of like clients in two, or join types that share nothing?
 
-The digits scenario (42 and 14 images a client, types 0 and 1 share most labels, types 0-1 and 2-3 none), with and without
-the evidence rule of `coalitions.evidence`. Right: no type is cut, no coalition joins types without a common label.
+The digits scenario (42 and 14 images a client; types 0 and 1 share most labels, types 0-1 and 2-3 none), with and
+without the evidence rule of `coalitions.evidence`. Right: no type is cut, no coalition joins types without a common
+label.
 """
 
 from __future__ import annotations

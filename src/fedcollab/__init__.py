@@ -55,7 +55,11 @@ __all__ = [
 if TYPE_CHECKING:
     from fedcollab import baselines, metrics, scenarios
     from fedcollab.clients import ClientData
-    from fedcollab.coalitions import Collaboration, c_path, objective, place, solve
+    from fedcollab.coalitions.collaboration import Collaboration
+    from fedcollab.coalitions.objective import objective
+    from fedcollab.coalitions.path import c_path
+    from fedcollab.coalitions.place import place
+    from fedcollab.coalitions.solve import solve
     from fedcollab.distances import Distances, estimate_distances
     from fedcollab.errors import InputError
     from fedcollab.pipeline import FedCollab

@@ -78,7 +78,8 @@ class FedCollab:
                 f"`run_dir` (={str(self.run_dir)!r}) is about other clients ({differing[0]!r} is on one side only); "
                 "to take clients in or out of a run: join, leave"
             )
-        path = self._stage(store, "path.json", CPath, lambda: c_path(distances, **self._path_options()))
+        with bar("coalitions for every C", quiet=self.quiet):
+            path = self._stage(store, "path.json", CPath, lambda: c_path(distances, **self._path_options()))
         C = path.suggested.C if self.C == "auto" else float(self.C)
         collaboration = self._stage(
             store,

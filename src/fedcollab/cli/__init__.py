@@ -25,6 +25,11 @@ TOUR: dict[str, dict[str, str]] = {
         "train": "fedcollab.cli.stages:train",
         "report": "fedcollab.cli.stages:report",
     },
+    "Later: clients come, go and change": {
+        "join": "fedcollab.cli.membership:join",
+        "leave": "fedcollab.cli.membership:leave",
+        "check": "fedcollab.cli.membership:check",
+    },
     "Look closer": {
         "explain": "fedcollab.cli.coalitions:explain",
         "path": "fedcollab.cli.coalitions:path",
@@ -99,7 +104,7 @@ def main() -> None:
     debug = "--debug" in sys.argv or bool(os.environ.get("FEDCOLLAB_DEBUG"))
     warnings.showwarning = _show_warning
     try:
-        code = cli.main(standalone_mode=False)
+        code = cli.main(prog_name="fedcollab", standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
     except InputError as error:
         _fail(str(error), 2, debug)

@@ -152,14 +152,22 @@ def train(
 @click.command(epilog="Example:  fedcollab report runs/demo")
 @click.argument("directory", type=click.Path(path_type=Path))
 @click.option("-o", "--out", type=click.Path(path_type=Path), help="Where to write the page.  [default: in the run]")
+@click.option("--figures", type=click.Path(path_type=Path), help="Folder for the pictures as PNG, SVG and PDF.")
 @options.output
-def report(directory: Path, out: Path | None, as_json: bool, quiet: bool) -> None:
+def report(directory: Path, out: Path | None, figures: Path | None, as_json: bool, quiet: bool) -> None:
     """One HTML file to open, question and forward, from a run directory at whatever stage it is."""
     page = write_report(directory, out)
+    drawn = []
+    if figures is not None:
+        from fedcollab.report import write_figures
+
+        drawn = list(write_figures(directory, figures))
     if as_json:
-        options.print_json({"report": str(page)})
+        options.print_json({"report": str(page), "figures": drawn})
     else:
-        click.echo(f"Report: {page}")
+        click.echo(f"Report:  {page}")
+        if figures is not None:
+            click.echo(f"Figures: {len(drawn)} files in {figures}")
 
 
 def open_federation(clients: Iterable[ClientData], settings: dict[str, Any]) -> Runtime:

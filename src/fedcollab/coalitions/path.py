@@ -272,7 +272,8 @@ class _Tracer:
         instance = self.instance.at(C)
         found = [*self.found] or [np.arange(instance.count)]
         if instance.count > SMALL:
-            found.append(search(instance, self.restarts, self.seed, tuple(self.found[-8:])))
+            few = self.restarts if instance.count <= WIDEST else max(2, min(self.restarts, 400 // instance.count))
+            found.append(search(instance, few, self.seed, tuple(self.found[-8:])))
         labels = best_of(instance, found)
         proven = False
         if instance.count <= WIDEST:
