@@ -3,9 +3,9 @@
     python benchmarks/training_round.py [--cores 1] [--repeats 7] [--peers FOLDER [--install]]
 
 20 clients (ten with 2,100 samples, ten with 14), MLP 784-200-200-10, batch 32, one local epoch, evaluation off. Figures
-are seconds a round by the clock and of CPU, medians of interleaved repeats, and ratios to fedcollab's. Timing does not depend on the values,
-so features are random. Peers that are not installed are reported as absent; `--install` puts them into virtual
-environments of their own under FOLDER.
+are seconds a round by the clock and of CPU, medians of interleaved repeats, and ratios to fedcollab's. Timing does not
+depend on the values, so features are random. Peers that are not installed are reported as absent; `--install` puts
+them into virtual environments of their own under FOLDER.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
 """Seconds a round of Flower's simulation engine, after its warm-up. Run by training_round.py in its own environment."""
 
+# ruff: noqa: E402
+
 from __future__ import annotations
 
 import json
@@ -20,7 +22,7 @@ from flwr.serverapp.strategy import FedAvg
 from flwr.simulation import run_simulation
 from torch import nn
 
-CLIENTS, ROUNDS = 20, 6
+CLIENTS, ROUNDS = 20, 4
 client_app, server_app = ClientApp(), ServerApp()
 cache: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
