@@ -28,7 +28,7 @@ SIZES = [2100] * 10 + [14] * 10
 LAYERS = [784, 200, 200, 10]
 BATCH, LR = 32, 0.1
 HERE = Path(__file__).parent
-PEERS = {"pfl": "pfl==0.4.0", "flower": "flwr[simulation]==1.41.0"}
+PEERS = {"pfl": "pfl==0.6.0", "flower": "flwr[simulation]==1.41.0"}
 
 Data = list[tuple[torch.Tensor, torch.Tensor]]
 
