@@ -3,9 +3,9 @@
     python benchmarks/training_round.py [--cores 1] [--repeats 7] [--peers FOLDER [--install]]
 
 20 clients (ten with 2,100 samples, ten with 14), MLP 784-200-200-10, batch 32, one local epoch, evaluation off. Figures
-are seconds a round, the median of interleaved repeats, and ratios to fedcollab's. Timing does not depend on the values,
-so features are random. Peers that are not installed are reported as absent; `--install` puts them into virtual
-environments of their own under FOLDER.
+are seconds a round by the clock and of CPU, medians of interleaved repeats, and ratios to fedcollab's. Timing does not
+depend on the values, so features are random. Peers that are not installed are reported as absent; `--install` puts
+them into virtual environments of their own under FOLDER.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SIZES = [2100] * 10 + [14] * 10
 LAYERS = [784, 200, 200, 10]
 BATCH, LR = 32, 0.1
 HERE = Path(__file__).parent
-PEERS = {"pfl": "pfl==0.4.0", "flower": "flwr[simulation]==1.41.0"}
+PEERS = {"pfl": "pfl==0.6.0", "flower": "flwr[simulation]==1.41.0"}
 
 Data = list[tuple[torch.Tensor, torch.Tensor]]
 
@@ -164,18 +164,21 @@ WAYS: dict[str, Callable[[Data], Callable[[], object]]] = {
 }
 
 
-def measure(repeats: int) -> dict[str, float]:
-    """Interleaved, so that a busy moment of the machine hits all alike."""
+def measure(repeats: int) -> dict[str, tuple[float, float]]:
+    """Median seconds and CPU seconds a round; interleaved, so that a busy moment of the machine hits all alike."""
     data = make_data()
     rounds = {name: make(data) for name, make in WAYS.items()}
-    times: dict[str, list[float]] = {name: [] for name in rounds}
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in rounds}
     for repeat in range(repeats + 1):
         for name, run in rounds.items():
-            started = time.perf_counter()
+            started, cpu = time.perf_counter(), time.process_time()
             run()
             if repeat:
-                times[name].append(time.perf_counter() - started)
-    return {name: statistics.median(values) for name, values in times.items()}
+                times[name].append((time.perf_counter() - started, time.process_time() - cpu))
+    return {
+        name: (statistics.median(wall for wall, _ in values), statistics.median(cpu for _, cpu in values))
+        for name, values in times.items()
+    }
 
 
 def peer(name: str, folder: Path, cores: int, install: bool) -> float | None:
@@ -202,13 +205,18 @@ def main() -> None:
     parser.add_argument("--install", action="store_true", help="make those environments")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.cores)
-    seconds: dict[str, float | None] = dict(measure(arguments.repeats))
+    seconds = measure(arguments.repeats)
+    wall, cpu = seconds[OURS]
+    print(
+        f"{'':32}{'s a round':>10}{'to fedcollab':>14}{'CPU s':>10}{'to fedcollab':>14}   ({arguments.cores} core(s))"
+    )
+    for name, (clock, used) in seconds.items():
+        print(f"{name:32}{clock:10.3f}{clock / wall:13.2f}x{used:10.3f}{used / cpu:13.2f}x", flush=True)
     for name in PEERS:
-        seconds[name] = peer(name, arguments.peers, arguments.cores, arguments.install) if arguments.peers else None
-    ours = seconds[OURS] or 0.0
-    print(f"{'':32}{'s a round':>10}{'to fedcollab':>14}   ({arguments.cores} core(s))")
-    for name, value in seconds.items():
-        print(f"{name:32}{'absent':>10}" if value is None else f"{name:32}{value:10.3f}{value / ours:13.2f}x")
+        clock = peer(name, arguments.peers, arguments.cores, arguments.install) if arguments.peers else None
+        print(
+            f"{name:32}{'absent':>10}" if clock is None else f"{name:32}{clock:10.3f}{clock / wall:13.2f}x", flush=True
+        )
 
 
 if __name__ == "__main__":

@@ -98,7 +98,7 @@ class Session:
     def train(self, number: int, sent: Mapping[str, State]) -> tuple[Replies, dict[str, float], dict[str, str]]:
         """Local training of the named clients: their replies, their losses, and whose weights are not finite."""
         answers = self._call("train", number, {name: _arrays(state) for name, state in sent.items()})
-        self._seen |= set(answers)
+        self._seen |= {name for name, answer in answers.items() if answer["finite"]}
         losses = {name: float(answer["loss"][0]) for name, answer in answers.items()}
         spoilt = {name: f"loss {losses[name]:g}" for name, answer in answers.items() if not answer["finite"]}
         plain = ("loss", "finite")
