@@ -8,11 +8,12 @@ or stays alone at C / sqrt(m_k). Only one coalition has to train again.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from fedcollab.coalitions.collaboration import Collaboration
 from fedcollab.coalitions.explain import Choice, name_position, names_in_words
@@ -22,18 +23,38 @@ from fedcollab.errors import InputError, number
 
 @dataclass(frozen=True, eq=False)
 class Placement:
-    """Where a new client should go. `coalition` is None where it should stay alone."""
+    """Where a new client should go. `coalition` is None where it should stay alone.
+
+    `terms` are, for every coalition and last for being alone: generalisation, shift, others, allowed (see `Choice`).
+    """
 
     client: Any
     quantity: float
     coalition: int | None
-    choices: tuple[Choice, ...]
-    coalitions: list[list[Any]]
+    collaboration: Collaboration = field(repr=False)
+    terms: tuple[NDArray[Any], ...] = field(repr=False)
+
+    @cached_property
+    def choices(self) -> tuple[Choice, ...]:
+        """Every coalition, and last being alone."""
+        groups = self.collaboration.coalitions
+        rows = list(zip(*(column.tolist() for column in self.terms), strict=True))
+        joins = [Choice("join", group, (*members, self.client), *rows[group]) for group, members in enumerate(groups)]
+        return (*joins, Choice("alone", None, (self.client,), *rows[-1]))
+
+    @property
+    def coalitions(self) -> list[list[Any]]:
+        """The coalitions with the newcomer in its place."""
+        groups = self.collaboration.coalitions
+        if self.coalition is None:
+            return [*groups, [self.client]]
+        groups[self.coalition].append(self.client)
+        return groups
 
     @property
     def best(self) -> Choice:
         """The choice that was made."""
-        return next(choice for choice in self.choices if choice.coalition == self.coalition)
+        return self.choices[-1 if self.coalition is None else self.coalition]
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -91,31 +112,21 @@ def place(
     pull, push = np.bincount(labels, weights=known * m), np.bincount(labels, weights=known)
     closed = np.bincount(labels, weights=barred) > 0
     limit = collaboration.constraints.max_size
-    groups = collaboration.coalitions
     total = mass + mine
     before = size * C / np.sqrt(mass) + sums / mass
     after = size * C / np.sqrt(total) + (sums + mine * push) / total
-    full = np.zeros(len(size), dtype=bool) if limit is None else size >= limit
-    columns = (C / np.sqrt(total), pull / total, after - before, ~(closed | full))
-    choices = [
-        Choice("join", group, (*members, name), *own)
-        for group, (members, *own) in enumerate(zip(groups, *(column.tolist() for column in columns), strict=True))
-    ]
-    alone = collaboration.constraints.min_size <= 1
-    choices.append(Choice("alone", None, (name,), float(C / np.sqrt(mine)), 0.0, 0.0, alone))
-    best = min(
-        (choice for choice in choices if choice.allowed), key=lambda choice: choice.bound + choice.others, default=None
-    )
-    if best is None:
+    open_to_it = ~closed if limit is None else ~closed & (size < limit)
+    generalisation = np.append(C / np.sqrt(total), C / np.sqrt(mine))
+    shift, others = np.append(pull / total, 0.0), np.append(after - before, 0.0)
+    allowed = np.append(open_to_it, collaboration.constraints.min_size <= 1)
+    if not allowed.any():
         raise InputError(
             f"`name` (={name!r}) can neither join a coalition nor stay alone: "
             "`max_size`, `min_size` and the clients it cannot be with leave nothing"
         )
-    if best.coalition is None:
-        groups.append([name])
-    else:
-        groups[best.coalition].append(name)
-    return Placement(name, mine, best.coalition, tuple(choices), groups)
+    best = int(np.where(allowed, generalisation + shift + others, np.inf).argmin())
+    terms = (generalisation, shift, others, allowed)
+    return Placement(name, mine, best if best < len(size) else None, collaboration, terms)
 
 
 def _row(collaboration: Collaboration, distances: ArrayLike | Mapping[str, float]) -> Floats:

@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedcollab.coalitions import Collaboration, solve
-from fedcollab.coalitions.constraints import read_constraints
 from fedcollab.coalitions.inputs import check_assignment, read_inputs
 from fedcollab.coalitions.instance import TOLERANCE
 from fedcollab.coalitions.solve import Found, collaboration_of
@@ -113,13 +112,12 @@ def consider(
     best = solve(distances, C=C, seed=seed, **limits)
     inputs = read_inputs(distances, None)
     labels = check_assignment(assignment, len(distances.names))
-    found = Found(labels, best.lower_bound, False, method)
-    now = collaboration_of(inputs, read_constraints(inputs, **limits), C, found)
-    if best.optimal and now.objective <= best.objective * (1 + TOLERANCE):
-        # Proven by the fresh solve: the same value, and it wins ties, so that nobody moves for nothing.
-        now = best = collaboration_of(inputs, now.constraints, C, Found(labels, best.lower_bound, True, method))
-    elif now.objective <= best.objective:
-        best = now
+    now = collaboration_of(inputs, best.constraints, C, Found(labels, best.lower_bound, False, method))
+    if best.constraints.admits(labels) and now.objective <= best.objective * (1 + TOLERANCE):
+        # As good as the best: it wins the tie, so that nobody moves for nothing, and the proof holds for it too.
+        now = best = collaboration_of(
+            inputs, best.constraints, C, Found(labels, best.lower_bound, best.optimal, method)
+        )
     return Regrouping(now, best, threshold)
 
 
