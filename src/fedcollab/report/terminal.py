@@ -74,12 +74,16 @@ def gain_table(results: Mapping[str, TrainingResult]) -> Table:
 def verdict(results: Mapping[str, TrainingResult]) -> str:
     """What the figures mean, in two sentences."""
     local, everyone, grouped = (best_accuracy(results[way]) for way in ("local", "global", "coalitions"))
-    worse = int((everyone < local).sum())
-    better = int((grouped > local).sum())
+
+    def count(accuracy: np.ndarray) -> tuple[int, int, int]:
+        return int((accuracy > local).sum()), int((accuracy == local).sum()), int((accuracy < local).sum())
+
+    _, _, worse = count(everyone)
+    better, same, lost = count(grouped)
     return (
-        f"IPR: share of clients that gain against training alone; RSD: how unequal the gains are (points).\n"
-        f"All together, {worse} of {len(local)} clients get a worse model than they would have alone; "
-        f"in coalitions, {better} of {len(local)} get a better one."
+        "IPR: share of clients that gain against training alone; RSD: how unequal the gains are (points).\n"
+        f"All together, {worse} of {len(local)} clients get a worse model than they would have alone.\n"
+        f"In coalitions, {better} get a better one, {same} one as good, {lost} a worse one."
     )
 
 
