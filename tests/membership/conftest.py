@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import shutil
 import zlib
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -14,16 +13,9 @@ import pytest
 from fedcollab.clients import ClientData
 from fedcollab.pipeline import FedCollab, Fitted
 
+from ..conftest import blobs
+
 SIZES = {"a": 60, "b": 40, "c": 25, "d": 60, "e": 40, "f": 25}
-
-
-def blobs(name: str, count: int, *, shift: float = 0.0, flip: bool = False, seed: int = 0) -> ClientData:
-    """Two Gaussian classes in four dimensions; `shift` moves the features, `flip` swaps the labels."""
-    rng = np.random.default_rng([seed, *name.encode()])
-    y = rng.integers(0, 2, count + 40)
-    x = rng.normal(0, 1, (count + 40, 4)) + np.outer(2 * y - 1, [1.5, 0, 0, 0]) + shift
-    y = 1 - y if flip else y
-    return ClientData(name, x[:count], y[:count], x[count:], y[count:])
 
 
 def members(sizes: dict[str, int] = SIZES) -> list[ClientData]:
@@ -59,8 +51,3 @@ def write_table(path: Path, *, flip: bool, rows: int = 60, seed: int = 0, column
             age = f"{rng.normal(50 + 15 * (ill != flip), 4):.1f}"
             out.writerow([age, f"{rng.normal():.2f}", rng.choice(["f", "m"]), "yes" if ill else "no", *columns])
     return path
-
-
-@pytest.fixture
-def table() -> Callable[..., Path]:
-    return write_table

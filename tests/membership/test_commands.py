@@ -128,6 +128,14 @@ def test_bad_input_is_one_line_and_changes_nothing(
     assert before == {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
 
 
+def test_the_threshold_is_the_documented_one() -> None:
+    from fedcollab.cli import membership as commands
+    from fedcollab.membership import THRESHOLD
+
+    for command in (commands.join, commands.leave, commands.check):
+        assert {option.name: option.default for option in command.params}["threshold"] == THRESHOLD
+
+
 def test_help_has_an_example(fedcollab: Command) -> None:
     for command in ("join", "leave", "check"):
         assert f"fedcollab {command} runs/hospitals" in fedcollab(command, "--help")[0]

@@ -21,7 +21,8 @@ from fedcollab.pipeline import FedCollab, Fitted
 from fedcollab.runtime import Wire
 from fedcollab.training import TrainingResult
 
-from .conftest import blobs, members
+from ..conftest import blobs
+from .conftest import members
 
 
 def tensors(result: TrainingResult, name: str) -> str:

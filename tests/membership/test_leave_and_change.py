@@ -19,7 +19,9 @@ from fedcollab.membership import (
     check,
     entries,
     history,
+    join,
     keep_change,
+    keep_joining,
     keep_leaving,
     leave,
     open_state,
@@ -31,7 +33,8 @@ from fedcollab.pipeline import Fitted
 from fedcollab.store import RunDirectory
 from fedcollab.training import TrainingResult
 
-from .conftest import SIZES, blobs, members
+from ..conftest import blobs
+from .conftest import SIZES, members
 
 
 def planted(kinds: list[int], *, near: float = 0.05, far: float = 0.6, noise: float = 0.02, seed: int = 0) -> Distances:
@@ -268,6 +271,16 @@ def test_every_collaboration_is_kept_with_date_cause_and_what_changed(fitted: Fi
     assert not (run / "path.json").exists(), "it was drawn for other clients"
     assert (run / "history/001-training-global/training.json").is_file()
     assert not (run / "history/.next").exists()
+
+
+def test_a_change_that_nobody_looked_at_is_not_forgotten(fitted: Fitted, tmp_path: Path) -> None:
+    store, state = open_state(tmp_path / "run")
+    seen = store.config()["clients"]
+    other = reopen([*members()[:-1], blobs("f", 30, flip=True, seed=4), blobs("g", 30)], fitted.federation.schema)
+    keep_joining(store, state, join(state, other, "g", training=Training(rounds=1)), other)
+    now = store.config()["clients"]
+    assert now.keys() - seen.keys() == {"g"}
+    assert {name: now[name] for name in seen} == seen
 
 
 def test_a_killed_change_is_completed_or_forgotten(fitted: Fitted, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from fedcollab.cli import options
-from fedcollab.errors import InputError
+from fedcollab.errors import FedcollabWarning, InputError, unknown
 
 if TYPE_CHECKING:
     from fedcollab.clients import ClientData
@@ -20,20 +22,16 @@ if TYPE_CHECKING:
 ADVISED = 3
 
 _run = click.argument("run_dir", type=click.Path(path_type=Path))
-_clients = click.option(
-    "--clients", type=click.Path(path_type=Path), help="Folder with the files of the run's clients, as for `run`."
-)
-_table = options.several(
-    click.option("--label", help="The label column.  [default: the run's]"),
+_source = options.several(
     click.option(
-        "--drop", multiple=True, metavar="COLUMN", help="A column to leave out; repeatable.  [default: the run's]"
+        "--clients", type=click.Path(path_type=Path), help="Folder with the files of the run's clients, as for `run`."
     ),
+    click.option("--label", help="The label column.  [default: the run's]"),
+    click.option("--drop", multiple=True, metavar="COLUMN", help="A column to leave out.  [default: the run's]"),
 )
 _training = options.several(
     click.option("--retrain", is_flag=True, help="Train from new weights instead of from the saved model."),
-    click.option(
-        "--rounds", type=int, help="Rounds of that training.  [default: a fifth of the run's; all with --retrain]"
-    ),
+    click.option("--rounds", type=int, help="Rounds of that training.  [default: a fifth of the run's, or all]"),
 )
 _threshold = click.option(
     "--threshold", default=0.02, show_default=True, help="What a regrouping must gain to be advised, as a share."
@@ -44,50 +42,36 @@ _threshold = click.option(
     epilog="Example:  fedcollab join runs/hospitals --client new/west.csv --clients hospitals/ --label outcome"
 )
 @_run
-@click.option(
-    "--client", required=True, type=click.Path(path_type=Path), help="The newcomer's file; its name is the file's."
-)
-@_clients
-@_table
+@click.option("--client", required=True, type=click.Path(path_type=Path), help="The newcomer's file, named after it.")
+@_source
 @_training
 @_threshold
 @options.output
 def join(
     run_dir: Path,
     client: Path,
-    clients: Path | None,
-    label: str | None,
-    drop: tuple[str, ...],
     retrain: bool,
     rounds: int | None,
     threshold: float,
     as_json: bool,
     quiet: bool,
+    **source: Any,
 ) -> None:
     """A client comes: where it should train, and why; its coalition trains on, nobody else.
 
     Only the newcomer's distances are estimated. It is encoded by the schema of the run, which it does not change. The
     existing clients' files are needed for its distances and for training.
     """
-    from fedcollab.clients.read import TEST, read_client
     from fedcollab.membership import Training, keep_joining, open_state
     from fedcollab.membership import join as take_in
     from fedcollab.progress import bar
 
     store, state = open_state(run_dir)
-    label, drop = _columns(store, label, drop)
-    test = next((path for path in [client.with_name(f"{client.stem}{TEST}{client.suffix}")] if path.is_file()), None)
-    newcomer = read_client(client, label, test, drop)
-    if newcomer.name in state.names:
-        raise InputError(
-            f"`--client` (={str(client)!r}): the run has a client `{newcomer.name}`; "
-            "to see whether it changed: fedcollab check"
-        )
-    others = _present(state, clients, label, drop)
-    federation = _open(store, [*others, newcomer])
+    newcomer = _newcomer(store, state, client, source)
+    federation = _open(store, [*_present(store, state.names, source), newcomer])
     _note_changed(store, federation)
-    with bar(f"distances of {newcomer.name}", quiet=quiet or as_json) as progress:
-        how = Training(scratch=retrain, rounds=rounds)
+    with bar(f"taking {newcomer.name} in", quiet=quiet or as_json) as progress:
+        how = Training(scratch=retrain, rounds=rounds, progress=progress)
         found = take_in(
             state,
             federation,
@@ -98,28 +82,25 @@ def join(
             progress=progress,
         )
     kept = keep_joining(store, state, found, federation)
-    _finish(store, found, kept, as_json, clients if found.resolve_advised else None)
+    _finish(store, found, kept, as_json, source["clients"] if found.resolve_advised else None)
 
 
 @click.command(epilog="Example:  fedcollab leave runs/hospitals --client west")
 @_run
 @click.option("--client", required=True, help="The name of the client that leaves.")
-@_clients
-@_table
+@_source
 @_training
 @_threshold
 @options.output
 def leave(
     run_dir: Path,
     client: str,
-    clients: Path | None,
-    label: str | None,
-    drop: tuple[str, ...],
     retrain: bool,
     rounds: int | None,
     threshold: float,
     as_json: bool,
     quiet: bool,
+    **source: Any,
 ) -> None:
     """A client goes: what staying costs the others, and whether they should regroup.
 
@@ -131,14 +112,11 @@ def leave(
 
     store, state = open_state(run_dir)
     if client not in state.names:
-        from fedcollab.errors import unknown
-
         raise InputError(unknown("--client", client, state.names))
     federation = None
-    if clients is not None:
-        label, drop = _columns(store, label, drop)
-        federation = _open(store, _present(state, clients, label, drop, without=client))
-    with bar("leaving", quiet=quiet or as_json or not retrain) as progress:
+    if retrain and source["clients"] is not None:
+        federation = _open(store, _present(store, [name for name in state.names if name != client], source))
+    with bar(f"training without {client}", quiet=quiet or as_json or not retrain) as progress:
         found = take_out(
             state,
             client,
@@ -149,7 +127,7 @@ def leave(
             threshold=threshold,
         )
     kept = keep_leaving(store, state, found)
-    _finish(store, found, kept, as_json, Path("FOLDER") if found.regrouping.advised else None)
+    _finish(store, found, kept, as_json, (source["clients"] or "FOLDER") if found.regrouping.advised else None)
 
 
 @click.command(
@@ -159,20 +137,14 @@ Examples:
   fedcollab check runs/hospitals --clients hospitals/ --label outcome --apply"""
 )
 @_run
-@_clients
-@_table
-@click.option(
-    "--client", "named", multiple=True, metavar="NAME", help="Whose data changed; repeatable.  [default: found out]"
-)
+@_source
+@click.option("--client", "named", multiple=True, metavar="NAME", help="Whose data changed.  [default: found out]")
 @click.option("--apply", "do", is_flag=True, help="Take the changes in: regroup where advised, and train on.")
 @_training
 @_threshold
 @options.output
 def check(
     run_dir: Path,
-    clients: Path | None,
-    label: str | None,
-    drop: tuple[str, ...],
     named: tuple[str, ...],
     do: bool,
     retrain: bool,
@@ -180,6 +152,7 @@ def check(
     threshold: float,
     as_json: bool,
     quiet: bool,
+    **source: Any,
 ) -> None:
     """Did a client's data grow or drift, and should the clients regroup? Exits with 3 when they should.
 
@@ -190,51 +163,70 @@ def check(
     from fedcollab.progress import bar
 
     store, state = open_state(run_dir)
-    label, drop = _columns(store, label, drop)
-    federation = _open(store, _present(state, clients, label, drop))
+    federation = _open(store, _present(store, state.names, source))
     changed = list(named) or _changed(store, federation)
     with bar("changed distances", quiet=quiet or as_json) as progress:
         found = look(state, federation, changed, seed=_seed(store), threshold=threshold, progress=progress)
-    if not do:
-        options.print_json(found.as_dict()) if as_json else click.echo(str(found))
-        if found.regrouping.advised and not as_json:
-            click.echo("\nNext:     the same command with --apply")
-        click.get_current_context().exit(ADVISED if found.regrouping.advised else 0)
-    if not found.changes and not found.regrouping.advised:
-        options.print_json(found.as_dict()) if as_json else click.echo(str(found))
+    advised = found.regrouping.advised
+    if do and (found.changes or advised):
+        with bar("training", quiet=quiet or as_json) as progress:
+            how = Training(scratch=retrain, rounds=rounds, progress=progress)
+            after, trained = apply(found, state, federation, how)
+        kept = keep_change(store, state, after, found, trained, federation)
+        if not as_json:
+            click.echo("Regrouped." if advised else "The changes are taken in; nobody moves.")
+        _finish(store, found, kept, as_json, None, *([str(trained)] if trained is not None else []))
         return
-    with bar("training", quiet=quiet or as_json) as progress:
-        after, trained = apply(found, state, federation, Training(scratch=retrain, rounds=rounds, progress=progress))
-    kept = keep_change(store, state, after, found, trained, federation)
-    _finish(store, found, kept, as_json, None, *([str(trained)] if trained is not None else []))
+    if as_json:
+        options.print_json(found.as_dict())
+    else:
+        click.echo(str(found) + ("\n\nNext:     the same command with --apply" if advised else ""))
+    click.get_current_context().exit(ADVISED if advised else 0)
 
 
-def _columns(store: RunDirectory, label: str | None, drop: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
+def _newcomer(store: RunDirectory, state: State, path: Path, source: dict[str, Any]) -> ClientData:
+    """The newcomer's file, with its test split where there is one beside it."""
+    from fedcollab.clients.read import TEST, read_client
+
+    if path.stem in state.names:
+        raise InputError(
+            f"`--client` (={str(path)!r}): the run has a client `{path.stem}`; fedcollab check looks at it"
+        )
+    test = path.with_name(f"{path.stem}{TEST}{path.suffix}")
+    return read_client(path, _label(store, source), test if test.is_file() else None, _drop(store, source))
+
+
+def _present(store: RunDirectory, names: Iterable[str], source: dict[str, Any]) -> list[ClientData]:
+    """Clients of the run from their folder; other files there are not ours."""
+    from fedcollab.clients import read_clients
+
+    folder = source["clients"]
+    if folder is None:
+        raise InputError("`--clients` must name the folder with the files of the run's clients")
+    found = {client.name: client for client in read_clients(folder, _label(store, source), _drop(store, source))}
+    missing = [name for name in names if name not in found]
+    if missing:
+        raise InputError(
+            f"`--clients` (={str(folder)!r}) has no file of client `{missing[0]}`; if it left: fedcollab leave"
+        )
+    return [found[name] for name in names]
+
+
+def _settings(store: RunDirectory) -> dict[str, Any]:
+    return dict(store.config().get("settings", {}))
+
+
+def _label(store: RunDirectory, source: dict[str, Any]) -> str | None:
     """What was typed, else what the run was made with."""
-    settings = store.config().get("settings", {})
-    return label or settings.get("label"), drop or tuple(settings.get("drop") or ())
+    return source["label"] or _settings(store).get("label")
+
+
+def _drop(store: RunDirectory, source: dict[str, Any]) -> tuple[str, ...]:
+    return source["drop"] or tuple(_settings(store).get("drop") or ())
 
 
 def _seed(store: RunDirectory) -> int:
-    return int(store.config().get("settings", {}).get("seed", 0))
-
-
-def _present(
-    state: State, clients: Path | None, label: str | None, drop: tuple[str, ...], without: str | None = None
-) -> list[ClientData]:
-    """The run's clients from their folder; other files there are not ours."""
-    from fedcollab.clients import read_clients
-
-    if clients is None:
-        raise InputError("`--clients` must name the folder with the files of the run's clients")
-    wanted = [name for name in state.names if name != without]
-    found = {client.name: client for client in read_clients(clients, label, drop)}
-    missing = [name for name in wanted if name not in found]
-    if missing:
-        raise InputError(
-            f"`--clients` (={str(clients)!r}) has no file of client `{missing[0]}`; if it left: fedcollab leave"
-        )
-    return [found[name] for name in wanted]
+    return int(_settings(store).get("seed", 0))
 
 
 def _open(store: RunDirectory, clients: list[ClientData]) -> Runtime:
@@ -257,17 +249,12 @@ def _changed(store: RunDirectory, federation: Runtime) -> list[str]:
 
 
 def _note_changed(store: RunDirectory, federation: Runtime) -> None:
-    import warnings
-
-    from fedcollab.errors import FedcollabWarning
-
     for name in _changed(store, federation):
-        warnings.warn(
-            f"the data of `{name}` changed since it was last looked at: fedcollab check", FedcollabWarning, stacklevel=2
-        )
+        text = f"the data of `{name}` changed since the run last saw them: fedcollab check"
+        warnings.warn(text, FedcollabWarning, stacklevel=2)
 
 
-def _finish(store: RunDirectory, found: Any, kept: Path, as_json: bool, regroup: Path | None, *more: str) -> None:
+def _finish(store: RunDirectory, found: Any, kept: Path, as_json: bool, regroup: Path | str | None, *more: str) -> None:
     """The answer, what was written, and where to go next."""
     if store.has("report.html"):
         from fedcollab.report import write

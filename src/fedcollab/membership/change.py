@@ -34,7 +34,7 @@ ALPHA = 0.01
 
 @dataclass(frozen=True)
 class Change:
-    """One client's data before and after: samples, mean distance to its partners, and the most significant pair."""
+    """One client's data before and after: samples, and the pair whose distance changed most for its uncertainty."""
 
     client: str
     quantity_before: int

@@ -17,7 +17,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +117,7 @@ def keep_joining(store: RunDirectory, before: State, joining: Joining, federatio
         f"join {joining.client}",
         f"{joining.client} {where}",
         joining.as_dict(),
-        said(federation),
+        _noted(store, federation, [joining.client]),
     )
 
 
@@ -141,7 +141,7 @@ def keep_change(
     details = {**found.as_dict(), "training": None if trained is None else trained.as_dict()}
     cause = "regroup" if found.regrouping.advised else "change"
     summary = " and ".join(parts) or "nothing changed"
-    return record(store, before, after, cause, summary, details, said(federation))
+    return record(store, before, after, cause, summary, details, _noted(store, federation, changed))
 
 
 def recover(store: RunDirectory) -> None:
@@ -159,6 +159,12 @@ def recover(store: RunDirectory) -> None:
                 os.replace(staged / name, store.file(name))
         (staged / "ready.json").unlink()
     shutil.rmtree(staged, ignore_errors=True)
+
+
+def _noted(store: RunDirectory, federation: Runtime, names: Iterable[str]) -> dict[str, Any]:
+    """What the clients said of themselves, renewed for these: another one's change has yet to be looked at."""
+    now_said = said(federation)
+    return {**store.config().get("clients", {}), **{name: now_said[name] for name in names}}
 
 
 def _written(store: RunDirectory) -> str:

@@ -74,7 +74,7 @@ class Regrouping:
             "advised": self.advised,
             "admissible": self.admissible,
             "cost_of_staying": self.cost,
-            "excess_of_those_who_would_train_again": self.excess,
+            "excess": self.excess,
             "threshold": self.threshold,
             "retrain": self.retrain,
             "objective": self.now.objective,
@@ -86,15 +86,16 @@ class Regrouping:
     def __str__(self) -> str:
         if not self.retrain:
             return "Regrouping is not advised: solving from scratch gives the same coalitions."
-        who = f"{len(self.retrain)} of {len(self.now.assignment)} clients would train again"
-        figures = f"staying costs {100 * self.cost:.2g} % of the objective; {who}, {100 * self.excess:.2g} % better off"
+        figures = (
+            f"staying costs {100 * self.cost:.2g} % (objective {self.now.objective:.4g} instead of "
+            f"{self.best.objective:.4g}); {len(self.retrain)} of {len(self.now.assignment)} clients would train again, "
+            f"whose bound is {100 * self.excess:.2g} % above what it could be"
+        )
         if not self.admissible:
             return f"Regrouping is advised: the coalitions no longer respect the constraints ({figures})."
         if self.advised:
-            return f"Regrouping is advised: {figures} by the bound (worth it above {100 * self.threshold:g} %)."
-        return (
-            f"Regrouping is not advised: {figures} by the bound, which does not pay below {100 * self.threshold:g} %."
-        )
+            return f"Regrouping is advised: {figures}."
+        return f"Regrouping is not advised: {figures}; below {100 * self.threshold:g} % that does not pay for training."
 
 
 def consider(

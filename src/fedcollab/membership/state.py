@@ -71,7 +71,8 @@ class Trained:
             text += (
                 f", accuracy of those who were trained before {_mean(self.before, known)} -> {_mean(self.after, known)}"
             )
-        return f"{text}. The other {len(self.unchanged)} keep their model byte for byte."
+        kept = len(self.unchanged)
+        return f"{text}." + (f" The other {kept} keep their model byte for byte." if kept else "")
 
 
 def go_on(
