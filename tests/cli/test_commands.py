@@ -26,7 +26,7 @@ def fedcollab(*arguments: str | Path, cwd: Path, code: int = 0) -> subprocess.Co
     return done
 
 
-def write_client(path: Path, seed: int, flip: bool, rows: int = 60) -> None:
+def write_client(path: Path, seed: int, flip: bool, rows: int = 240) -> None:
     """A small table: two numeric columns, a category, missing values, and a label that `flip` turns round."""
     rng = np.random.default_rng(seed)
     with path.open("w", newline="") as file:
