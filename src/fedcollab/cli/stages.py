@@ -232,7 +232,7 @@ def summary(fitted: Fitted, results: dict[str, TrainingResult], page: Path) -> d
     """The answer and what it gained, for programs."""
     from fedcollab import metrics
 
-    local = results["local"].accuracy
+    local = results["local"].reported
     collaboration = fitted.collaboration
     return {
         "coalitions": collaboration.coalitions,
@@ -243,10 +243,10 @@ def summary(fitted: Fitted, results: dict[str, TrainingResult], page: Path) -> d
         "clients": list(fitted.distances.names),
         "results": {
             way: {
-                "accuracy": result.accuracy,
-                "mean_accuracy": float(result.accuracy.mean()),
-                "ipr": None if way == "local" else metrics.ipr(result.accuracy, local),
-                "rsd": None if way == "local" else metrics.rsd(result.accuracy, local),
+                "accuracy": result.reported,
+                "mean_accuracy": float(result.reported.mean()),
+                "ipr": None if way == "local" else metrics.ipr(result.reported, local),
+                "rsd": None if way == "local" else metrics.rsd(result.reported, local),
             }
             for way, result in results.items()
         },

@@ -8,7 +8,7 @@ import numpy as np
 
 from fedcollab.coalitions import Stability, rationality
 from fedcollab.report.clients import ClientRow, weakest
-from fedcollab.report.words import coalition_line, figure, gap, headline, range_of_names
+from fedcollab.report.words import coalition_line, figure, headline, range_of_names
 
 if TYPE_CHECKING:
     from fedcollab.report.run import Run
@@ -100,7 +100,7 @@ def _sure(run: Run, rows: list[ClientRow], moved: dict[str, Any] | None, stable:
         lines.append(f"Proven: for these distances and C = {C}, no other grouping is better.")
     else:
         lines.append(
-            f"No grouping can be more than {100 * gap(collaboration):.1f} % better, for these distances and C = {C}."
+            f"No grouping can be more than {100 * collaboration.gap:.1f} % better, for these distances and C = {C}."
         )
     if moved is not None and moved["chosen"] is None:
         lines.append("It is not among the answers below, which were found under other conditions or by another search.")

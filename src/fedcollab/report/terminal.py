@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedcollab import metrics
+from fedcollab.report.run import WAYS
 from fedcollab.report.words import answer, coalition_line, range_of_names
 
 if TYPE_CHECKING:
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from fedcollab.pipeline import Fitted
     from fedcollab.scenarios import Scenario
     from fedcollab.training import TrainingResult
-
-WAYS = {"local": "alone", "global": "all together", "coalitions": "in coalitions"}
 
 
 def console() -> Console:
@@ -60,9 +59,9 @@ def gain_table(results: Mapping[str, TrainingResult]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("training", "accuracy", "IPR", "RSD", "worst client"):
         table.add_column(heading, justify="left" if heading == "training" else "right")
-    local = best_accuracy(results["local"])
+    local = results["local"].reported
     for way, result in results.items():
-        accuracy = best_accuracy(result)
+        accuracy = result.reported
         gains = ("", "")
         if way != "local":
             gains = (f"{100 * metrics.ipr(accuracy, local):.0f} %", f"{100 * metrics.rsd(accuracy, local):.1f}")
@@ -73,7 +72,7 @@ def gain_table(results: Mapping[str, TrainingResult]) -> Table:
 
 def verdict(results: Mapping[str, TrainingResult]) -> str:
     """What the figures mean, in two sentences."""
-    local, everyone, grouped = (best_accuracy(results[way]) for way in ("local", "global", "coalitions"))
+    local, everyone, grouped = (results[way].reported for way in ("local", "global", "coalitions"))
 
     def count(accuracy: np.ndarray) -> tuple[int, int, int]:
         return int((accuracy > local).sum()), int((accuracy == local).sum()), int((accuracy < local).sum())
@@ -82,14 +81,9 @@ def verdict(results: Mapping[str, TrainingResult]) -> str:
     better, same, lost = count(grouped)
     return (
         "IPR: share of clients that gain against training alone; RSD: how unequal the gains are (points).\n"
-        f"All together, {worse} of {len(local)} clients get a worse model than they would have alone.\n"
-        f"In coalitions, {better} get a better one, {same} one as good, {lost} a worse one."
+        f"Everyone together: {worse} of {len(local)} clients get a worse model than they would have alone.\n"
+        f"In coalitions: {better} get a better one, {same} one as good, {lost} a worse one."
     )
-
-
-def best_accuracy(result: TrainingResult) -> np.ndarray:
-    """Each client's accuracy with the model it would use: its personal one where the algorithm makes one."""
-    return result.accuracy if result.personal_accuracy is None else result.personal_accuracy
 
 
 def show_distances(distances: Distances, next_command: str) -> None:
@@ -116,7 +110,7 @@ def show_distances(distances: Distances, next_command: str) -> None:
 def show_training(result: TrainingResult, folder: Path) -> None:
     """Accuracy by coalition."""
     shown = console()
-    accuracy = dict(zip(result.names, best_accuracy(result).tolist(), strict=True))
+    accuracy = dict(zip(result.names, result.reported.tolist(), strict=True))
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("coalition")
     table.add_column("accuracy", justify="right")

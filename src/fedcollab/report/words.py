@@ -53,14 +53,7 @@ def sureness(collaboration: Collaboration) -> str:
     """Proven optimal, or within what gap."""
     if collaboration.optimal:
         return f"proven optimal for C = {collaboration.C:.3g}"
-    return f"within {100 * gap(collaboration):.1f} % of the best possible for C = {collaboration.C:.3g}"
-
-
-def gap(collaboration: Collaboration) -> float:
-    """(objective - lower bound) / objective."""
-    if collaboration.objective <= 0:
-        return 0.0
-    return max(0.0, (collaboration.objective - collaboration.lower_bound) / collaboration.objective)
+    return f"within {100 * collaboration.gap:.1f} % of the best possible for C = {collaboration.C:.3g}"
 
 
 def coalition_line(members: Sequence[str], quantities: Mapping[str, int]) -> str:
