@@ -71,13 +71,26 @@ def test_an_artefact_is_whole_or_absent(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["a.json"]
 
 
+def test_targets_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("kept")
+    for target, line in (
+        (tmp_path, "is a folder; expected a file"),
+        (tmp_path / "file" / "below", "is not a folder that you may write to"),
+        (Path("/dev/null"), "is a device; expected a file"),
+    ):
+        with pytest.raises(InputError, match=line):
+            artefact.write_json(target, "thing", {})
+    assert (tmp_path / "file").read_text() == "kept"
+    assert Path("/dev/null").is_char_device()
+
+
 @pytest.mark.parametrize(
     ("content", "line"),
     [
         (None, "does not exist; expected a thing file"),
         ("{", "is not JSON (line 1"),
         ("[]", "is not a fedcollab file"),
-        ('{"fedcollab": "other"}', "holds a other; expected a thing"),
+        ('{"fedcollab": "other"}', "is a other file; expected a thing file"),
         ('{"fedcollab": "thing", "format": 99}', "has format 99; this version reads format 1"),
     ],
 )

@@ -21,9 +21,12 @@ FORMAT = 1
 
 def write_bytes(path: str | Path, content: bytes) -> None:
     """Write a file atomically: a reader sees the old content or the new one, never half of it."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    path = check_target(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        raise InputError(f"`{path}` cannot be written: {error.strerror}") from None
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
@@ -34,6 +37,17 @@ def write_bytes(path: str | Path, content: bytes) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def check_target(path: str | Path) -> Path:
+    """A path that a file can be written to, as far as that can be seen before: worth asking before long work."""
+    path = Path(path)
+    if path.exists() and not path.is_file():
+        raise InputError(f"`{path}` is a {'folder' if path.is_dir() else 'device'}; expected a file to write")
+    above = next(parent for parent in path.absolute().parents if parent.exists())
+    if not above.is_dir() or not os.access(above, os.W_OK):
+        raise InputError(f"`{path}` cannot be written: `{above}` is not a folder that you may write to")
+    return path
 
 
 def write_json(path: str | Path, kind: str, content: dict[str, Any]) -> None:
@@ -55,7 +69,7 @@ def read_json(path: str | Path, kind: str) -> dict[str, Any]:
     if not isinstance(content, dict) or "fedcollab" not in content:
         raise InputError(f"`{path}` is not a fedcollab file; expected a {kind} file")
     if content["fedcollab"] != kind:
-        raise InputError(f"`{path}` holds a {content['fedcollab']}; expected a {kind} file")
+        raise InputError(f"`{path}` is a {content['fedcollab']} file; expected a {kind} file")
     if content.get("format") != FORMAT:
         raise InputError(f"`{path}` has format {content.get('format')!r}; this version reads format {FORMAT}")
     return content

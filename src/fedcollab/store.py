@@ -58,6 +58,7 @@ class RunDirectory:
                 return run
         elif run.path.is_dir() and any(run.path.iterdir()):
             raise InputError(f"`--out` (={str(path)!r}) is not empty and holds no run; give another folder")
+        artefact.check_target(run.file("run.json"))
         run.path.mkdir(parents=True, exist_ok=True)
         run.write_config({"settings": wanted, "command": command(), "started": now(), "versions": versions()})
         return run

@@ -43,6 +43,11 @@ def test_npz_files(tmp_path: Path) -> None:
 def test_columns_can_be_dropped(tmp_path: Path) -> None:
     (client,) = read_clients(write(tmp_path, a=TABLE), "ill", drop=["sex"])
     assert list(client.x.columns) == ["age"]
+    with pytest.raises(InputError, match="is the label column"):
+        read_clients(tmp_path, "ill", drop=["ill"])
+    (tmp_path / "a.csv").write_bytes("stra\u00dfe,ill\n1,yes\n2,no\n".encode("latin-1"))
+    with pytest.raises(InputError, match="not UTF-8"):
+        read_clients(tmp_path, "ill")
 
 
 @pytest.mark.parametrize(
@@ -58,6 +63,8 @@ def test_columns_can_be_dropped(tmp_path: Path) -> None:
         ("ill\nyes\nno\n", "no column beside the label"),
         ('age,ill\n50,"1\n60,2\n', "cannot be read as CSV"),
         ("age,ill\n50,yes\n60,\n", "1 missing label(s)"),
+        ("age,age,ill\n50,51,yes\n60,61,no\n", "repeated columns: age"),
+        ("age;ill\n50;yes\n60;no\n", "separated by semicolons"),
     ],
 )
 def test_bad_files_name_the_trouble(tmp_path: Path, content: str, line: str) -> None:

@@ -75,7 +75,7 @@ class Tour(click.Group):
 
 
 def _first_line(command: click.Command | None) -> str:
-    return command.get_short_help_str(limit=90) if command is not None else ""
+    return command.get_short_help_str(limit=300) if command is not None else ""
 
 
 @click.group(cls=Tour, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -115,11 +115,13 @@ def main() -> None:
             sys.exit(0)
         hint = f" (see `{context.command_path} --help`)" if context is not None else ""
         _fail(" ".join(error.format_message().split()) + hint, 2, debug)
-    except (KeyboardInterrupt, click.Abort):
-        _fail("stopped; finished stages are kept: run the same command again to go on", 130, debug)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
+    except OSError as error:
+        _fail(f"`{error.filename}`: {error.strerror}" if error.filename else str(error), 2, debug)
+    except (KeyboardInterrupt, click.Abort):
+        _fail("stopped; finished stages are kept: run the same command again to go on", 130, debug)
 
 
 def _fail(line: str, code: int, debug: bool) -> None:

@@ -35,7 +35,13 @@ Examples:
   fedcollab solve --matrix D.csv --quantities m.csv --method exact --json"""
 )
 @_input
-@click.option("--C", "C", default="10", show_default=True, help="Weight of the data quantity, or `auto`.")
+@click.option(
+    "--C",
+    "C",
+    default="10",
+    show_default=True,
+    help="How much it hurts to have little data: a positive number, or auto.",
+)
 @click.option("--method", default="auto", show_default=True, help="auto, local or exact.")
 @click.option("--restarts", default=100, show_default=True, help="Restarts of the local search.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Save the answer to this file.")

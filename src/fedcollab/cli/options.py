@@ -46,7 +46,12 @@ source = several(
 )
 
 estimation = several(
-    click.option("--distance", default="auto", show_default=True, help="How to estimate distances."),
+    click.option(
+        "--distance",
+        default="auto",
+        show_default=True,
+        help="How to estimate distances: auto, hypothesis, published, ...; a wrong name lists all.",
+    ),
     click.option("--missing-indicators", is_flag=True, help="Let missingness itself be a feature of tables."),
     click.option(
         "--test-share", default=0.2, show_default=True, help="Hold-out share of clients without a test split."
@@ -55,8 +60,10 @@ estimation = several(
 )
 
 training = several(
-    click.option("--algorithm", default="fedavg", show_default=True, help="Federated algorithm inside the coalitions."),
-    click.option("--model", default="mlp", show_default=True, help="Model to train."),
+    click.option(
+        "--algorithm", default="fedavg", show_default=True, help="fedavg, fedprox, ditto, ...; a wrong name lists all."
+    ),
+    click.option("--model", default="mlp", show_default=True, help="mlp, logistic, cnn, ...; a wrong name lists all."),
     click.option("--rounds", default=100, show_default=True, help="Communication rounds."),
     click.option("--lr", default=0.1, show_default=True, help="Step size of local SGD."),
     click.option("--batch-size", default=32, show_default=True, help="Batch size of local SGD."),

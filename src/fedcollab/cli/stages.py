@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fedcollab.artefact import check_target
 from fedcollab.cli import options
 
 if TYPE_CHECKING:
@@ -19,7 +20,13 @@ if TYPE_CHECKING:
 
 @click.command(epilog="Example:  fedcollab run --clients hospitals/ --label outcome")
 @options.source
-@click.option("--C", "C", default="auto", show_default=True, help="Weight of the generalisation term, or auto.")
+@click.option(
+    "--C",
+    "C",
+    default="auto",
+    show_default=True,
+    help="How much it hurts to have little data: a positive number, or auto.",
+)
 @options.estimation
 @options.training
 @click.option("--out", type=click.Path(path_type=Path), help="Run directory.  [default: runs/NAME of the source]")
@@ -79,6 +86,7 @@ def estimate(
     **settings: Any,
 ) -> None:
     """How different are every two clients' data? Writes a distances file for `fedcollab solve`."""
+    check_target(out)
     found, brought = options.find_clients(scenario, clients, label, drop)
     from fedcollab.distances import estimate_distances
     from fedcollab.progress import bar
@@ -98,7 +106,7 @@ def estimate(
     if as_json:
         options.print_json(options.read_json(out))
     else:
-        show_distances(distances, next_command=f"fedcollab solve {out}")
+        show_distances(distances, next_command=f"fedcollab solve {out} --C auto")
 
 
 @click.command(
@@ -174,12 +182,15 @@ def open_federation(clients: Iterable[ClientData], settings: dict[str, Any]) -> 
     """Everything that can be wrong with names and data is found out here, before anything is written."""
     from fedcollab.clients.schema import federate
     from fedcollab.distances import METHODS
-    from fedcollab.errors import choose
+    from fedcollab.errors import choose, number
     from fedcollab.training import ALGORITHMS, MODELS
 
     choose("distance", settings["distance"], METHODS)
     choose("algorithm", settings["algorithm"], ALGORITHMS)
     choose("model", settings["model"], MODELS)
+    number("lr", settings["lr"], above=0)
+    for option in ("rounds", "batch_size", "local_epochs"):
+        number(option, settings[option], at_least=1, whole=True)
     return federate(
         clients,
         scale=settings["scale"],

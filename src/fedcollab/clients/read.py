@@ -64,6 +64,10 @@ def read_client(
 def _split(path: Path, label: str, drop: Iterable[str]) -> tuple[pd.DataFrame, pd.Series]:
     frame = TABLES[path.suffix.lower()](path)
     frame.columns = [str(column).strip() for column in frame.columns]
+    if label in drop:
+        raise InputError(f"`--drop` (={label!r}) is the label column; it cannot be left out")
+    if label not in frame.columns and frame.shape[1] == 1 and ";" in frame.columns[0]:
+        raise InputError(f"`{path}` seems to be separated by semicolons; save it with commas")
     if label not in frame.columns:
         raise InputError(f"`--label` (={label!r}) is not a column of `{path}`; columns: {', '.join(frame.columns)}")
     if len(frame) == 0:
@@ -84,8 +88,14 @@ def _read_csv(path: Path) -> pd.DataFrame:
     import pandas as pd
 
     try:
+        header = pd.read_csv(path, header=None, nrows=1, dtype=str, skipinitialspace=True).iloc[0].tolist()
+        repeated = sorted({str(name) for name in header if header.count(name) > 1})
+        if repeated:
+            raise InputError(f"`{path}` has repeated columns: {', '.join(repeated)}")
         return pd.read_csv(path, na_values=MISSING, skipinitialspace=True)
-    except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise InputError(f"`{path}` is not UTF-8 (byte {error.start}); save it as UTF-8") from None
+    except (pd.errors.ParserError, pd.errors.EmptyDataError) as error:
         raise InputError(f"`{path}` cannot be read as CSV: {str(error).splitlines()[0]}") from None
 
 

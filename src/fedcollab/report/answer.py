@@ -75,8 +75,8 @@ def _why(run: Run, rows: list[ClientRow]) -> list[str]:
     if better:
         most = min(better, key=lambda row: row.change)
         lines.append(
-            f"{len(better)} of {len(rows)} clients can expect a better model than alone; {most.name} gains most "
-            f"(its error bound falls by {-100 * most.change:.0f} %)."
+            f"By the bound, {len(better)} of {len(rows)} clients can expect a better model than alone; "
+            f"{most.name} gains most (its error bound falls by {-100 * most.change:.0f} %)."
         )
     wishes = [
         str(run.names[w.client] if run.collaboration.names is None else w.client)

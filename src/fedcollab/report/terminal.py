@@ -51,6 +51,9 @@ def show_run(fitted: Fitted, results: Mapping[str, TrainingResult], page: Path, 
     shown.print()
     shown.print(gain_table(results))
     shown.print(escape(verdict(results)))
+    for way, result in results.items():
+        for reason in result.stopped.values():
+            shown.print(f"[bold]Note[/bold] ({WAYS[way]}): {escape(reason)}")
     shown.print(f"\nReport:  {escape(str(page))}\nNext:    {escape(next_command)}")
 
 
