@@ -170,7 +170,11 @@ def test_debug_shows_the_traceback(tmp_path: Path) -> None:
 def test_an_interrupted_run_goes_on(hospitals: Path, tmp_path: Path) -> None:
     arguments = ["run", "--clients", str(hospitals), "--label", "outcome", "--rounds", "20000", "--model", "logistic"]
     running = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, *arguments], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", PROGRAM, *arguments],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
     )
     run = tmp_path / "runs" / "hospitals"
     deadline = time.monotonic() + 120
@@ -178,7 +182,10 @@ def test_an_interrupted_run_goes_on(hospitals: Path, tmp_path: Path) -> None:
         time.sleep(0.1)
     time.sleep(0.5)
     running.send_signal(signal.SIGINT)
-    _, errors = running.communicate(timeout=60)
+    try:
+        _, errors = running.communicate(timeout=60)
+    finally:
+        running.kill()
     assert running.returncode == 130, errors
     assert "run the same command again" in errors
     assert "Traceback" not in errors
