@@ -51,6 +51,15 @@ def test_a_stage_that_is_missing_says_what_to_run(run_of, tmp_path, stage, missi
     assert "Next: <code>fedcollab run --clients test</code>" in text
 
 
+def test_a_path_that_a_membership_change_outdated_is_drawn_again(run_of, tmp_path):
+    directory = run_of(NAMES)
+    whole = page_of(directory, tmp_path)
+    (directory / "path.json").unlink()
+    again = page_of(directory, tmp_path)
+    assert again.count('class="missing"') == whole.count('class="missing"')
+    assert "has not been computed" not in again
+
+
 def test_any_name_stays_text(run_of, tmp_path, nasty):
     text = page_of(run_of(nasty), tmp_path)
     assert "<script>alert" not in text

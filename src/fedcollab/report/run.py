@@ -58,15 +58,24 @@ def read_run(directory: str | Path) -> Run:
         )
     distances = Distances.load(store.file("distances.json"))
     config = store.config() if store.has("run.json") else {}
-    return Run(store.path, config, distances, _path(store), _collaboration(store, distances), _results(store))
+    collaboration = _collaboration(store, distances)
+    path = _path(store, distances, collaboration)
+    return Run(store.path, config, distances, path, collaboration, _results(store))
 
 
-def _path(store: RunDirectory) -> CPath | None:
-    if not store.has("path.json"):
+#: clients up to which a path that membership changes have outdated is drawn again for the page, in seconds
+REDRAWN = 20
+
+
+def _path(store: RunDirectory, distances: Distances, collaboration: Collaboration | None) -> CPath | None:
+    """The path as saved; drawn again where a client came or went since, where nothing is constrained."""
+    from fedcollab.coalitions import CPath, c_path
+
+    if store.has("path.json"):
+        return CPath.load(store.file("path.json"))
+    if collaboration is None or collaboration.constraints.any or len(distances.names) > REDRAWN:
         return None
-    from fedcollab.coalitions import CPath
-
-    return CPath.load(store.file("path.json"))
+    return c_path(distances)
 
 
 def _collaboration(store: RunDirectory, distances: Distances) -> Collaboration | None:
