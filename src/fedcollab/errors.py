@@ -34,7 +34,7 @@ def choose(argument: str, value: str, choices: dict[str, T]) -> T:
 def unknown(argument: str, value: object, choices: Iterable[str]) -> str:
     """The line for a name that is not among the choices, with the nearest one if there is one."""
     known = sorted(choices)
-    near = get_close_matches(str(value), known, n=1, cutoff=0.75)
+    near = get_close_matches(str(value), known, n=1, cutoff=0.65)
     hint = f"; did you mean '{near[0]}'?" if near else ""
     return f"`{argument}` (={value!r}) must be one of: {', '.join(known)}{hint}"
 

@@ -3,6 +3,7 @@
 import html
 import json
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -52,7 +53,7 @@ def test_a_stage_that_is_missing_says_what_to_run(run_of, tmp_path, stage, missi
 
 
 def test_a_path_that_a_membership_change_outdated_is_drawn_again(run_of, tmp_path):
-    directory = run_of(NAMES)
+    directory = shutil.copytree(run_of(NAMES), tmp_path / "run")
     whole = page_of(directory, tmp_path)
     (directory / "path.json").unlink()
     again = page_of(directory, tmp_path)

@@ -121,7 +121,9 @@ def main() -> None:
     except OSError as error:
         _fail(f"`{error.filename}`: {error.strerror}" if error.filename else str(error), 2, debug)
     except (KeyboardInterrupt, click.Abort):
-        _fail("stopped; finished stages are kept: run the same command again to go on", 130, debug)
+        print("fedcollab: stopped; finished stages are kept: run the same command again to go on", file=sys.stderr)
+        sys.stderr.flush()
+        os._exit(130)  # at once: threads that still compute would abort an orderly exit; files are whole or absent
 
 
 def _fail(line: str, code: int, debug: bool) -> None:
