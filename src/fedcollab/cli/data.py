@@ -15,7 +15,7 @@ def data() -> None:
     """Data sets: list them, bring one here, find its folder."""
 
 
-@data.command("list")
+@data.command("list", epilog="Example:  fedcollab data list")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output, for programs.")
 def list_sets(as_json: bool) -> None:
     """Every data set, and where it is on this machine."""
@@ -54,7 +54,7 @@ def get(name: str, source: str | None, as_json: bool, quiet: bool) -> None:
         click.echo(f"{name}: {row['content']}; {row['kind']}{': ' + row['path'] if row['path'] else ''}")
 
 
-@data.command()
+@data.command(epilog="Example:  fedcollab data path cifar-10")
 @click.argument("name", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output, for programs.")
 def path(name: str | None, as_json: bool) -> None:
