@@ -155,9 +155,25 @@ def products_round(data: Data) -> Callable[[], object]:
     return run
 
 
+def single_core_round(data: Data) -> Callable[[], object]:
+    """The same on one core, so that what the other cores gain is seen in the same run."""
+    run = fedcollab_round(data)
+
+    def alone() -> None:
+        cores = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            run()
+        finally:
+            torch.set_num_threads(cores)
+
+    return alone
+
+
 OURS = "fedcollab"
 WAYS: dict[str, Callable[[Data], Callable[[], object]]] = {
     OURS: fedcollab_round,
+    "fedcollab, one core": single_core_round,
     "functional autograd loop": functional_round,
     "nn.Module loop": module_round,
     "matrix products alone (floor)": products_round,
