@@ -18,9 +18,9 @@ import torch
 from torch import Tensor, nn
 
 from fedcollab import seeds
+from fedcollab.encoders.resnet import resnet18
 from fedcollab.errors import InputError, choose, number
 from fedcollab.training.hooks import check_options
-from fedcollab.training.resnet import resnet18
 
 Factory = Callable[..., nn.Module]
 
