@@ -15,7 +15,6 @@ from fedcollab.progress import silent
 from fedcollab.reproduce import compute, runner
 from fedcollab.reproduce.cells import Cell, Cells
 
-
 CALLS: list[int] = []
 
 

@@ -68,6 +68,9 @@ def reproduce(
     stopped, and a later one with more seeds or rows adds to it. The folder `results` of a checkout holds the cells
     behind docs/results.md.
     """
+    from fedcollab.report import need_charts
+
+    need_charts()
     from fedcollab.reproduce import EXPERIMENTS
     from fedcollab.reproduce.cells import Cells
     from fedcollab.reproduce.lab import Asked, Lab

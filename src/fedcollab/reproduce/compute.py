@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 #: where each kind's function is
 KINDS = {
+    "counts": "fedcollab.reproduce.compute:counts",
     "distances": "fedcollab.reproduce.compute:distances",
     "training": "fedcollab.reproduce.compute:training",
     "joining": "fedcollab.reproduce.new_client:compute",
@@ -57,6 +58,22 @@ def _federation(text: str, encoder: str | None) -> Runtime:
 def encoded(clients: Any, encoder: str) -> Any:
     """The clients with an encoder's features in place of their images."""
     raise InputError(f"`encoder` (={encoder!r}) is not there yet")
+
+
+def counts(settings: Mapping[str, Any]) -> Result:
+    """How many training and test samples of each label the clients have."""
+    from fedcollab import scenarios
+
+    made = scenarios.make(
+        settings["scenario"], dataset=settings["dataset"], seed=settings["seed"], **settings["options"]
+    )
+    width = int(made.settings["classes"])
+    return {
+        "names": [client.name for client in made.clients],
+        "types": list(made.types),
+        "train": [np.bincount(client.y, minlength=width).tolist() for client in made.clients],
+        "test": [np.bincount(np.asarray(client.y_test), minlength=width).tolist() for client in made.clients],
+    }
 
 
 def distances(settings: Mapping[str, Any]) -> Result:

@@ -57,7 +57,7 @@ def section(experiment: Experiment, made: Output, lab: Lab, why: dict[str, Any],
         if table.far:
             said = known.get(table.key)
             lines += [f"Why {table.far} figures differ: {said}" if said else "Not explained yet.", ""]
-    lines += [f"![{picture}]({folder}/{picture}.png)\n" for picture in made.charts]
+    lines += [f"![{picture}]({folder}/{picture}.svg)\n" for picture in made.charts]
     return "\n".join(lines)
 
 

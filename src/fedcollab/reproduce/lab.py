@@ -67,7 +67,7 @@ class Lab:
         settings = {**setup.data(seed), "method": method, "encoder": setup.encoder}
         settings["distance_options"] = setup.distance_options
         word = "" if method == "auto" else f"_{method}"
-        return Cell("distances", f"{setup.scenario}/distances{word}_s{seed}", settings)
+        return Cell("distances", setup.file(f"distances{word}", seed), settings)
 
     def training_cell(
         self, setup: Setup, seed: int, method: str, coalitions: Coalitions | None, *, rounds: int | None = None
@@ -76,7 +76,7 @@ class Lab:
         settings = {**setup.data(seed), **setup.training(rounds), "method": method}
         settings |= {"k": setup.k} if coalitions is None else {"coalitions": coalitions}
         who = f"k{setup.k}" if coalitions is None else spoken(coalitions)
-        return Cell("training", f"{setup.scenario}/{method}_{who}_r{settings['rounds']}_s{seed}", settings)
+        return Cell("training", setup.file(f"{method}_{who}_r{settings['rounds']}", seed), settings)
 
     def get(self, cell: Cell) -> dict[str, Any] | None:
         """A cell's result, if it is there."""

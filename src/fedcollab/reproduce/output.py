@@ -148,7 +148,7 @@ class Output:
         """Write NAME.md, NAME.csv and the pictures."""
         written = []
         parts = [f"# {title}", *self.text, *(table.markdown() for table in self.tables)]
-        parts += [f"![{picture}]({picture}.png)" for picture in self.charts]
+        parts += [f"![{picture}]({picture}.svg)" for picture in self.charts]
         artefact.write_bytes(folder / f"{name}.md", ("\n\n".join(part.rstrip() for part in parts) + "\n").encode())
         written.append(folder / f"{name}.md")
         records = [record for table in self.tables for record in table.records()]

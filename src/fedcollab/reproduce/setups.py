@@ -30,6 +30,7 @@ class Setup:
     methods     the methods that are run unless others are asked for; None: all
     k           clusters of the clustered baselines
     late        rounds before and after a client joins
+    tag         what tells the setup's cells from others of the scenario, in file names
     notes       what differs from the paper
     """
 
@@ -50,7 +51,12 @@ class Setup:
     methods: tuple[str, ...] | None = None
     k: int = 4
     late: tuple[int, int] = (200, 40)
+    tag: str = ""
     notes: tuple[str, ...] = ()
+
+    def file(self, text: str, seed: int) -> str:
+        """The name of a cell."""
+        return f"{self.scenario}/{self.tag}{text}_s{seed}"
 
     def data(self, seed: int) -> dict[str, Any]:
         """What decides the clients."""
