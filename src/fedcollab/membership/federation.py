@@ -64,7 +64,9 @@ class Part(Runtime):
         self.described = {name: federation.described[name] for name in self.names}
 
     def _call(self, action: str, messages: dict[str, Message]) -> dict[str, Message]:
-        return self.federation.call(action, messages)
+        replies = self.federation.call(action, messages, partial=True)
+        self.absent = self.federation.absent
+        return replies
 
 
 def read_schema(path: Path) -> Schema:

@@ -36,7 +36,8 @@ class Runtime(ABC):
     """Server code sees clients through this alone.
 
     `call` sends one message to each named client, has it run an action from `runtime.actions`, and returns the
-    replies by name, in order of name, whatever order the messages came in.
+    replies by name, in order of name, whatever order the messages came in. A client that does not answer ends it with
+    one clear line, unless `partial` asks for the replies of those who did; `absent` then says who did not, and why.
 
     `schema` and `described` are set by `clients.schema.prepare`: what the federation agreed on, and what each client
     said of itself (quantity, label counts).
@@ -44,23 +45,29 @@ class Runtime(ABC):
 
     schema: Schema | None = None
     described: Mapping[str, Message]
+    absent: Mapping[str, str]
 
     def __init__(self, names: Iterable[str]) -> None:
         self.names: tuple[str, ...] = tuple(sorted(names))
         self.cost = Cost()
-        self.described = {}
+        self.described, self.absent = {}, {}
         if len(set(self.names)) != len(self.names):
             twice = next(name for name in self.names if self.names.count(name) > 1)
             raise InputError(f"`clients` has the name {twice!r} twice; names must differ")
 
-    def call(self, action: str, messages: Mapping[str, Message]) -> dict[str, Message]:
+    def call(self, action: str, messages: Mapping[str, Message], *, partial: bool = False) -> dict[str, Message]:
         """One round: an action at each of the named clients."""
         unknown = sorted(set(messages) - set(self.names))
         if unknown:
             raise InputError(f"`messages` names {unknown[0]!r}, which is not a client of this federation")
         ordered = {name: messages[name] for name in sorted(messages)}
+        self.absent = {}
         replies = self._call(action, ordered)
         self.cost.count(ordered, replies)
+        silent = [name for name in ordered if name not in replies]
+        self.absent = {name: self.absent.get(name, "no answer") for name in silent}
+        if silent and not partial:
+            raise InputError(f"client `{silent[0]}` could not answer `{action}`: {self.absent[silent[0]]}")
         return replies
 
     def call_all(self, action: str, message: Message) -> dict[str, Message]:
@@ -69,7 +76,7 @@ class Runtime(ABC):
 
     @abstractmethod
     def _call(self, action: str, messages: dict[str, Message]) -> dict[str, Message]:
-        """Carry the messages; `messages` is in order of name."""
+        """Carry the messages, in order of name; who does not answer is left out, with the reason in `absent`."""
 
 
 def check_clients(clients: Iterable[ClientData]) -> list[ClientData]:

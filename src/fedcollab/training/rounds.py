@@ -152,10 +152,11 @@ class Session:
         """One call; a client that fails or does not answer is noted, and missing from the result."""
         common = {"setting": self._text, "round": number}
         sent = {name: {**common, "fresh": name not in self._seen, **message} for name, message in messages.items()}
-        answers = self.runtime.call(action, sent)
+        answers = self.runtime.call(action, sent, partial=True)
         for name in sent:
             if name not in answers or "error" in answers[name]:
-                self._note(number, name, answers.get(name, {}).get("error", "no answer"))
+                reason = answers[name]["error"] if name in answers else self.runtime.absent[name]
+                self._note(number, name, reason)
         return {name: answer for name, answer in answers.items() if "error" not in answer}
 
     def _note(self, number: int, name: str, reason: str) -> None:
