@@ -69,8 +69,7 @@ def connect(members: Sequence[ClientData], seed: int, encoder: str | None = None
     from fedcollab.clients.data import is_table
     from fedcollab.clients.schema import federate
 
-    more: dict[str, Any] = {} if encoder is None else {"encoder": encoder}
-    return federate(members, scale="auto" if is_table(members[0].x) else "none", seed=seed, **more)
+    return federate(members, scale="auto" if is_table(members[0].x) else "none", seed=seed, encoder=encoder)
 
 
 def counts(settings: Mapping[str, Any]) -> Result:
