@@ -1,7 +1,8 @@
 """docs/results.md from the cells: what was run, beside the paper, with seeds, rounds, date, machine and command.
 
 Nothing is computed here. What is marked as far from the paper's figure is explained in `explanations.toml` beside the
-cells, one entry a table and scenario; what is marked and has no entry there is listed as not explained yet.
+cells, one entry a table and scenario; what is marked and has no entry there is listed as not explained yet. Its table
+[questions] may open the answers of docs/questions.md.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcollab import artefact
+from fedcollab.reproduce import questions
 from fedcollab.reproduce.cells import Kept
 from fedcollab.reproduce.experiment import Experiment
 from fedcollab.reproduce.lab import Lab
@@ -30,7 +32,7 @@ Coalitions come from the estimated distances and the solver, never typed in.
 
 
 def write(lab: Lab, folder: Path, docs: Path) -> list[Path]:
-    """Write DIR/results.md, and the tables and figures in `folder` that it shows."""
+    """Write DIR/results.md and DIR/questions.md, and the tables and figures in `folder` that it shows."""
     from fedcollab.reproduce import EXPERIMENTS
 
     why = explanations(folder)
@@ -42,7 +44,7 @@ def write(lab: Lab, folder: Path, docs: Path) -> list[Path]:
             parts.append(section(experiment, made, lab, why, os.path.relpath(folder, docs)))
     target = docs / "results.md"
     artefact.write_bytes(target, ("\n".join(part.strip() + "\n" for part in parts)).encode())
-    return [target]
+    return [target, questions.write(lab, docs, why.get("questions", {}))]
 
 
 def section(experiment: Experiment, made: Output, lab: Lab, why: dict[str, Any], folder: str) -> str:
