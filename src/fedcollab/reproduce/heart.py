@@ -246,7 +246,8 @@ def setup_of(lab: Lab) -> Setup:
 def advice_cell(lab: Lab, seed: int) -> Cell:
     """Distances and suggestions of one split."""
     setup = setup_of(lab)
-    settings = {**setup.data(seed), "methods": METHODS, "rounds": setup.distance_options.get("rounds")}
+    methods = METHODS if lab.asked.size != "tiny" else ("hypothesis", "cross", "label")
+    settings = {**setup.data(seed), "methods": methods, "rounds": setup.distance_options.get("rounds")}
     return Cell("advice", setup.file("advice", seed), settings)
 
 
