@@ -32,6 +32,7 @@ def run(*words: str) -> Any:
 def test_every_one_runs(name: str, folder: Path) -> None:
     [made] = run(name, "--tiny", "--jobs", "1", "--out", str(folder))
     assert made["tables"] or len(made["files"]) > 1
+    assert made["reduced"]
     for path in made["files"]:
         content = Path(path).read_bytes()
         assert content

@@ -117,6 +117,7 @@ def reproduce(
             {
                 "name": experiment.name,
                 "title": experiment.title,
+                "reduced": experiment.reduced(lab),
                 "text": made.text,
                 "tables": [record for table in made.tables for record in table.records()],
                 "files": [str(path) for path in paths],
@@ -124,6 +125,8 @@ def reproduce(
         )
         if not as_json:
             _show(made, paths)
+            if experiment.reduced(lab):
+                click.echo("Reduced: " + "; ".join(experiment.reduced(lab)))
     if as_json:
         options.print_json(outputs)
 

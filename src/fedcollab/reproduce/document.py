@@ -39,12 +39,32 @@ def write(lab: Lab, folder: Path, docs: Path) -> list[Path]:
     parts = [HEAD]
     for experiment in EXPERIMENTS.values():
         made = experiment.output(lab)
-        if made.tables or made.charts:
-            made.save(experiment.name, folder, experiment.title)
+        if not (made.tables or made.charts):
+            continue
+        made.save(experiment.name, folder, experiment.title)
+        if experiment.page and (docs / experiment.page).exists():
+            renew(docs / experiment.page, made, provenance(lab.kept(list(experiment.cells(lab)))))
+            parts.append(
+                f"## {experiment.name}\n\n{experiment.title} On a page of its own: [docs/{experiment.page}]"
+                f"({experiment.page}).\n"
+            )
+        else:
             parts.append(section(experiment, made, lab, why, os.path.relpath(folder, docs)))
     target = docs / "results.md"
     artefact.write_bytes(target, ("\n".join(part.strip() + "\n" for part in parts)).encode())
     return [target, questions.write(lab, docs, why.get("questions", {}))]
+
+
+def renew(page: Path, made: Output, ran: str) -> None:
+    """Renew the tables of a page written by hand: each between `<!-- KEY: begin -->` and `<!-- KEY: end -->`."""
+    text = page.read_text(encoding="utf-8")
+    for key, block in {"ran": ran + "\n", **{table.key: table.markdown() for table in made.tables}}.items():
+        first, last = f"<!-- {key}: begin -->\n", f"<!-- {key}: end -->"
+        before, mark, rest = text.partition(first)
+        _, end, after = rest.partition(last)
+        if mark and end:
+            text = f"{before}{first}\n{block}\n{last}{after}"
+    artefact.write_bytes(page, text.encode())
 
 
 def section(experiment: Experiment, made: Output, lab: Lab, why: dict[str, Any], folder: str) -> str:
