@@ -88,7 +88,7 @@ def count(labels: int, shape: tuple[int, ...] = (3, 32, 32)) -> tuple[int, int]:
     import torch
     from torch import nn
 
-    from fedcollab.training.resnet import resnet18
+    from fedcollab.encoders.resnet import resnet18
 
     network = resnet18(shape, labels)
     total = 0
