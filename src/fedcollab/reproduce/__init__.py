@@ -14,6 +14,8 @@ from fedcollab.reproduce.effect_of_c import EffectOfC
 from fedcollab.reproduce.experiment import Experiment
 from fedcollab.reproduce.label_distribution import LabelDistribution
 from fedcollab.reproduce.label_permutation import LabelPermutation
+from fedcollab.reproduce.new_client import NewClient
+from fedcollab.reproduce.overview import Overview
 from fedcollab.reproduce.quantities import Quantities
 from fedcollab.reproduce.table_1 import Table1
 from fedcollab.reproduce.table_2 import Table2
@@ -34,6 +36,8 @@ EXPERIMENTS: dict[str, Experiment] = {
         LabelPermutation(),
         DistanceMatrices(),
         EffectOfC(),
+        NewClient(),
         Convergence(),
+        Overview(),
     )
 }

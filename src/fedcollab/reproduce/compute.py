@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -10,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedcollab import artefact
-from fedcollab.errors import InputError
 from fedcollab.reproduce.cells import Cell, Result
 
 if TYPE_CHECKING:
+    from fedcollab.clients import ClientData
     from fedcollab.runtime import Runtime
     from fedcollab.training import TrainingResult
 
@@ -36,28 +37,39 @@ def compute(cell: Cell) -> Result:
     return function(cell.plain())
 
 
-def federation(settings: Mapping[str, Any], encoder: str | None = None) -> Runtime:
-    """The clients of a cell; those of the last call are kept, since cells of one seed follow each other."""
-    return _federation(artefact.dumps({key: settings[key] for key in DATA}), encoder)
+def federation(settings: Mapping[str, Any], *, features: str | None = None, encoder: str | None = None) -> Runtime:
+    """The clients of a cell, as images or as an encoder's `features`; distances see them through `encoder`.
+
+    Those of the last calls are kept, since cells of one seed follow each other.
+    """
+    return _federation(artefact.dumps({key: settings[key] for key in DATA}), features, encoder)
 
 
 @lru_cache(maxsize=2)
-def _federation(text: str, encoder: str | None) -> Runtime:
-    import json
+def _federation(text: str, features: str | None, encoder: str | None) -> Runtime:
+    wanted = json.loads(text)
+    return connect(clients(wanted, features), wanted["seed"], encoder)
 
+
+def clients(settings: Mapping[str, Any], features: str | None = None) -> list[ClientData]:
+    """The clients that the scenario makes; with `features` each has an encoder's features in place of images."""
     from fedcollab import scenarios
+
+    made = scenarios.make(
+        settings["scenario"], dataset=settings["dataset"], seed=settings["seed"], **settings["options"]
+    )
+    if features is None:
+        return list(made.clients)
+    encoded: list[ClientData] = import_module("fedcollab.encoders").encode_clients(made.clients, features, scale="none")
+    return encoded
+
+
+def connect(members: Sequence[ClientData], seed: int, encoder: str | None = None) -> Runtime:
+    """A federation over clients as scenarios make them: images are normalised already."""
     from fedcollab.clients.data import is_table
     from fedcollab.clients.schema import federate
 
-    wanted = json.loads(text)
-    made = scenarios.make(wanted["scenario"], dataset=wanted["dataset"], seed=wanted["seed"], **wanted["options"])
-    clients = made.clients if encoder is None else encoded(made.clients, encoder)
-    return federate(clients, scale="auto" if is_table(clients[0].x) else "none", seed=wanted["seed"])
-
-
-def encoded(clients: Any, encoder: str) -> Any:
-    """The clients with an encoder's features in place of their images."""
-    raise InputError(f"`encoder` (={encoder!r}) is not there yet")
+    return federate(members, scale="auto" if is_table(members[0].x) else "none", seed=seed, encoder=encoder)
 
 
 def counts(settings: Mapping[str, Any]) -> Result:
@@ -80,7 +92,7 @@ def distances(settings: Mapping[str, Any]) -> Result:
     """Distances between the clients of a scenario."""
     from fedcollab.distances import estimate_distances
 
-    runtime = federation(settings, settings["encoder"])
+    runtime = federation(settings, encoder=settings["encoder"])
     found = estimate_distances(
         runtime, method=settings["method"], seed=settings["seed"], **settings["distance_options"]
     )
@@ -100,7 +112,7 @@ def training(settings: Mapping[str, Any]) -> Result:
     from fedcollab import baselines
     from fedcollab.training import train
 
-    runtime = federation(settings, settings["encoder"])
+    runtime = federation(settings, features=settings["encoder"])
     common: dict[str, Any] = {key: settings[key] for key in TRAINING}
     common |= {"model": settings["model"], "evaluate_every": max(1, settings["rounds"] // 10)}
     method = settings["method"]

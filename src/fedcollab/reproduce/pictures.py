@@ -146,3 +146,67 @@ def _of(ways: Mapping[str, str]) -> alt.Color:
     return alt.Color(
         "way:N", scale=alt.Scale(domain=list(ways), range=list(ways.values())), legend=alt.Legend(title=None)
     )
+
+
+def joining(curves: Mapping[str, Sequence[Sequence[float]]], joined: int) -> Chart:
+    """Accuracy by round of the newcomer and of its coalition; a rule where it joined."""
+    rows = [{"way": way, "round": at, "accuracy": value} for way, line in curves.items() for at, value in line]
+    colours = dict(zip(curves, ("#8a8f98", "#D55E00", "#1b87c9", "#56B4E9"), strict=True))
+    lines = (
+        alt.Chart(alt.InlineData(values=rows))
+        .mark_line(strokeWidth=2.2)
+        .encode(
+            x=alt.X("round:Q", title="Round", axis=alt.Axis(tickMinStep=1, grid=False)),
+            y=alt.Y("accuracy:Q", title="Test accuracy", axis=alt.Axis(format=".0%"), scale=alt.Scale(zero=False)),
+            color=_of(colours),
+        )
+    )
+    rule = alt.Chart(alt.InlineData(values=[{"round": joined}])).mark_rule(strokeDash=[4, 4]).encode(x="round:Q")
+    return alt.layer(lines, rule).properties(width=620, height=260)
+
+
+def overview(panels: Mapping[str, Any]) -> Any:
+    """The pipeline on one real run: quantities, distances, coalitions, accuracy."""
+    small = {"width": 190, "height": 190}
+    clients = (
+        alt.Chart(alt.InlineData(values=panels["clients"]), title="1. Clients: data stay where they are")
+        .mark_bar()
+        .encode(
+            x=alt.X("client:O", title="Client", axis=alt.Axis(labelAngle=0, labelOverlap=True)),
+            y=alt.Y("samples:Q", title="Training samples", scale=alt.Scale(type="log", domainMin=1)),
+            y2=alt.datum(1),
+            color=alt.Color("type:N", legend=None, scale=alt.Scale(range=list(theme.COALITIONS))),
+        )
+        .properties(**small)
+    )
+    axis = alt.Axis(labelAngle=0, labelOverlap=True, ticks=False, domain=False)
+    distances = (
+        alt.Chart(alt.InlineData(values=panels["distances"]), title="2. Distances: discriminators")
+        .mark_rect(stroke=None)
+        .encode(
+            x=alt.X("j:O", title="Client", axis=axis),
+            y=alt.Y("i:O", title=None, axis=axis),
+            color=alt.Color("d:Q", legend=None, scale=alt.Scale(scheme=theme.MATRIX, reverse=True)),
+        )
+        .properties(**small)
+    )
+    base = alt.Chart(alt.InlineData(values=panels["coalitions"]), title="3. Coalitions: who trains with whom").encode(
+        x=alt.X("place:O", axis=None), y=alt.Y("coalition:N", title="Coalition", axis=alt.Axis(labelAngle=0))
+    )
+    seats = base.mark_circle(size=230, opacity=1).encode(
+        color=alt.Color("type:N", legend=None, scale=alt.Scale(range=list(theme.COALITIONS)))
+    )
+    coalitions = alt.layer(seats, base.mark_text(color="black", fontSize=9).encode(text="client:O")).properties(**small)
+    models = (
+        alt.Chart(alt.InlineData(values=panels["models"]), title="4. Models: one a coalition")
+        .mark_bar()
+        .encode(
+            x=alt.X("way:N", sort=list(theme.WAYS), title=None, axis=alt.Axis(labelAngle=-20)),
+            y=alt.Y("accuracy:Q", title="Mean test accuracy", axis=alt.Axis(format=".0%")),
+            color=alt.Color(
+                "way:N", legend=None, scale=alt.Scale(domain=list(theme.WAYS), range=list(theme.WAYS.values()))
+            ),
+        )
+        .properties(**small)
+    )
+    return alt.hconcat(clients, distances, coalitions, models).resolve_scale(color="independent")

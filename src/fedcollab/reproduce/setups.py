@@ -17,6 +17,7 @@ TITLES = {
     "feature-shift": "Feature shift (CIFAR-10)",
     "concept-shift": "Concept shift (CIFAR-100)",
 }
+ENCODER = "efficientnet-lite0"
 KEYS = ("lr", "batch_size", "local_epochs", "C")
 
 
@@ -24,8 +25,8 @@ KEYS = ("lr", "batch_size", "local_epochs", "C")
 class Setup:
     """One scenario with everything that decides a result.
 
-    encoder     of the images before distances are estimated; None: pixels
-    encoded     whether the models are trained on the encoder's features too
+    encoder     through which distances see the images; None: pixels
+    features    the encoder whose features models are trained on; None: the images themselves
     seeds       how many seeds the main rows (Local, FedAvg, FedAvg + FedCollab) get, and the others
     methods     the methods that are run unless others are asked for; None: all
     k           clusters of the clustered baselines
@@ -45,7 +46,7 @@ class Setup:
     options: dict[str, Any] = field(default_factory=dict)
     model_options: dict[str, Any] = field(default_factory=dict)
     encoder: str | None = None
-    encoded: bool = False
+    features: str | None = None
     distance_options: dict[str, Any] = field(default_factory=dict)
     seeds: tuple[int, int] = (5, 2)
     methods: tuple[str, ...] | None = None
@@ -65,7 +66,7 @@ class Setup:
     def training(self, rounds: int | None = None) -> dict[str, Any]:
         """What decides the training, beside the method."""
         return {
-            "encoder": self.encoder if self.encoded else None,
+            "encoder": self.features,
             "model": self.model,
             "model_options": self.model_options,
             "rounds": self.rounds if rounds is None else rounds,
@@ -85,7 +86,7 @@ def full() -> dict[str, Setup]:
             "cnn",
             100,
             **_of(feature.SETTINGS),
-            encoder="auto",
+            encoder=ENCODER,
             seeds=(1, 1),
             methods=("fedavg", "fednova", "ditto", "ifca"),
             late=(50, 20),
@@ -97,8 +98,8 @@ def full() -> dict[str, Setup]:
             "logistic",
             200,
             **_of({**concept.SETTINGS, "lr": 0.01}),
-            encoder="auto",
-            encoded=True,
+            encoder=ENCODER,
+            features=f"{ENCODER}:block=final,size=64",
             seeds=(3, 2),
             notes=(
                 "a frozen pretrained encoder and a trained linear head instead of a ResNet-18 trained throughout "
@@ -137,7 +138,7 @@ def tiny() -> dict[str, Setup]:
             lr=0.1,
             C=2.7,
             encoder=None,
-            encoded=False,
+            features=None,
             distance_options={"rounds": 3, "repeats": 1, "replicates": 5},
             seeds=(2, 1),
             methods=None,
