@@ -25,6 +25,8 @@ METHODS: dict[str, Method] = {
     "prototype": prototype.estimate,
 }
 
+FEW_ROUNDS = "few-round"
+
 
 def estimate_distances(
     clients: Iterable[ClientData] | Runtime,
@@ -43,7 +45,7 @@ def estimate_distances(
     """How different every two clients' data are, estimated without moving data.
 
     clients    ClientData, or a federation that is prepared already (`runtime` to `test_share` then do not matter)
-    method     a name in `METHODS`; "auto" is "cross"
+    method     a name in `METHODS`; "auto" is "cross", or "few-round" where a round costs seconds (Flower)
     only       one client's name: its distances to all others; every other pair is left unobserved
     progress   called with (done, total)
     options    settings of the method; an unknown one lists those there are
@@ -51,6 +53,8 @@ def estimate_distances(
     The result is in the order of `clients`. An estimate depends on the two clients of the pair, the schema and the
     seed alone: it is the same with `only`, in another order, and in every runtime.
     """
+    if method == "auto" and isinstance(clients, Runtime) and clients.few_rounds and FEW_ROUNDS in METHODS:
+        method = FEW_ROUNDS
     estimator = choose("method", method, METHODS)
     known = [
         name
