@@ -20,7 +20,9 @@ from numpy.typing import NDArray
 
 from fedcollab import seeds
 from fedcollab.clients.data import ClientData, Features, feature_shape, is_table
+from fedcollab.encoders.encoding import Encoding, with_encoder
 from fedcollab.errors import FedcollabWarning, InputError, number
+from fedcollab.progress import Progress, silent
 from fedcollab.runtime.base import Runtime
 from fedcollab.runtime.message import Message
 from fedcollab.runtime.silo import Arrays, Silo
@@ -47,6 +49,7 @@ class Schema:
     shape        the shape of one prepared sample
     columns      for tables, how each column is encoded; None for arrays
     mean, std    for arrays, one value, or one a feature or channel
+    encoding     the frozen encoder whose features stand for samples when distances are estimated; None: the samples
     """
 
     classes: tuple[int | str, ...]
@@ -57,6 +60,12 @@ class Schema:
     missing_indicators: bool = False
     test_share: float = 0.2
     seed: int = 0
+    encoding: Encoding | None = None
+
+    @property
+    def width(self) -> int:
+        """Numbers that stand for one sample when distances are estimated."""
+        return int(np.prod(self.shape)) if self.encoding is None else self.encoding.width
 
     def apply(self, data: ClientData) -> Arrays:
         """A client's samples as arrays; without a test split of its own it holds one out."""
@@ -107,7 +116,7 @@ class Schema:
     def from_json(cls, text: str) -> Schema:
         """What `to_json` wrote."""
         content: dict[str, Any] = json.loads(text)
-        columns = content.pop("columns")
+        columns, encoding = content.pop("columns"), content.pop("encoding", None)
         if columns is not None:
             columns = tuple(
                 Column(
@@ -119,7 +128,7 @@ class Schema:
                 for c in columns
             )
         listed: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in content.items()}
-        return cls(columns=columns, **listed)
+        return cls(columns=columns, encoding=None if encoding is None else Encoding.of(encoding), **listed)
 
 
 # The client side: only aggregates leave.
@@ -243,14 +252,31 @@ def federate(
     missing_indicators: bool = False,
     test_share: float = 0.2,
     seed: int = 0,
+    encoder: Any = None,
+    progress: Progress = silent,
 ) -> Runtime:
-    """A runtime over these clients, prepared; one that exists is passed through, and prepared once."""
+    """A runtime over these clients, prepared; one that exists is passed through, and prepared once.
+
+    encoder    for distances (see `encoders`); a prepared federation keeps the one it has where this is None
+    progress   of encoding
+    """
     from fedcollab.runtime import connect
 
     federation = connect(clients, runtime, device)
     if federation.schema is None:
         prepare(federation, scale=scale, missing_indicators=missing_indicators, test_share=test_share, seed=seed)
+    if encoder is not None:
+        agree_on_encoder(federation, encoder, progress)
     return federation
+
+
+def agree_on_encoder(runtime: Runtime, encoder: Any, progress: Progress = silent) -> None:
+    """Have every client of a prepared federation see its samples through this encoder when distances are estimated."""
+    assert runtime.schema is not None
+    schema = with_encoder(runtime, runtime.schema, encoder, progress)
+    if schema != runtime.schema:
+        runtime.call_all("prepare", {"schema": schema.to_json()})
+        runtime.schema = schema
 
 
 def prepare(
@@ -289,12 +315,12 @@ def prepare(
     else:
         if scale == "features" or len(shape) == 3:
             described = runtime.call_all("describe", {"scale": scale, **common})
-        total = _sum(described, "sum")
+        sums = total(described, "sum")
         quantity = sum(reply["quantity"] for reply in described.values())
-        count = quantity * int(np.prod(shape)) / len(total)
-        mean = total / count
-        squares = _sum(runtime.call_all("spread", {"scale": scale, "mean": mean, **common}), "squares")
-        schema = Schema(classes, tuple(shape), None, tuple(mean.tolist()), _deviation(squares / count), **extras)
+        count = quantity * int(np.prod(shape)) / len(sums)
+        mean = sums / count
+        squares = total(runtime.call_all("spread", {"scale": scale, "mean": mean, **common}), "squares")
+        schema = Schema(classes, tuple(shape), None, tuple(mean.tolist()), deviation(squares / count), **extras)
     runtime.call_all("prepare", {"schema": schema.to_json()})
     runtime.schema, runtime.described = schema, described
     return schema
@@ -315,17 +341,17 @@ def _table_schema(
                 f"column `{name}` is numeric at client `{by_kind['numeric']}` "
                 f"and text at client `{by_kind['categorical']}`"
             )
-    present = _sum(described, "present")
-    mean = _sum(described, "sum") / np.maximum(present, 1)
-    squares = _sum(runtime.call_all("spread", {"scale": "features", "mean": mean, **common}), "squares")
-    deviation = _deviation(squares / np.maximum(present, 1))
+    present = total(described, "present")
+    mean = total(described, "sum") / np.maximum(present, 1)
+    squares = total(runtime.call_all("spread", {"scale": "features", "mean": mean, **common}), "squares")
+    stds = deviation(squares / np.maximum(present, 1))
     columns = []
     for position, name in enumerate(names):
         if any(reply["kinds"][position] == "categorical" for reply in described.values()):
             union = set().union(*(reply["categories"][position] for reply in described.values()))
             columns.append(Column(name, categories=tuple(sorted(union))))
         else:
-            columns.append(Column(name, float(mean[position]), deviation[position]))
+            columns.append(Column(name, float(mean[position]), stds[position]))
     width = sum((len(c.categories) if c.categories is not None else 1) + extras["missing_indicators"] for c in columns)
     return Schema(classes, (width,), tuple(columns), **extras)
 
@@ -371,13 +397,13 @@ def _classes(described: Mapping[str, Message]) -> tuple[int | str, ...]:
     return classes
 
 
-def _sum(replies: Mapping[str, Message], key: str) -> NDArray[np.float64]:
+def total(replies: Mapping[str, Message], key: str) -> NDArray[np.float64]:
     """Sum in order of name, so that the order in which clients are given does not matter."""
-    total: NDArray[np.float64] = np.sum([replies[name][key] for name in sorted(replies)], axis=0, dtype=np.float64)
-    return total
+    summed: NDArray[np.float64] = np.sum([replies[name][key] for name in sorted(replies)], axis=0, dtype=np.float64)
+    return summed
 
 
-def _deviation(variance: NDArray[np.float64]) -> tuple[float, ...]:
+def deviation(variance: NDArray[np.float64]) -> tuple[float, ...]:
     """Standard deviations; 1 for a constant, which scaling must leave alone."""
     deviation = np.sqrt(variance)
     return tuple(np.where(deviation > 1e-12, deviation, 1.0).tolist())
