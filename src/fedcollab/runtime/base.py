@@ -43,6 +43,10 @@ class Runtime(ABC):
     said of itself (quantity, label counts).
     """
 
+    #: whether a round costs seconds, so that procedures choose what takes few rounds
+    few_rounds: bool = False
+    #: whether clients keep their trained models themselves; personal ones then do not leave them
+    models_stay: bool = False
     schema: Schema | None = None
     described: Mapping[str, Message]
     absent: Mapping[str, str]

@@ -36,6 +36,8 @@ class Flower(Runtime):
     patience   seconds to wait for the named silos to connect
     """
 
+    few_rounds = models_stay = True
+
     def __init__(
         self,
         grid: Grid,

@@ -27,6 +27,8 @@ MARGIN = 60.0  # seconds beyond a call's deadline, for the answer to come throug
 class Relayed(Runtime):
     """Silos behind a ServerApp at the other end of a channel."""
 
+    few_rounds = models_stay = True
+
     def __init__(
         self, channel: Channel, *, names: list[str] | None = None, deadline: float = 600.0, patience: float = 60.0
     ) -> None:
