@@ -13,6 +13,7 @@ from fedcollab.reproduce.convergence import Convergence
 from fedcollab.reproduce.distances import DistanceMatrices
 from fedcollab.reproduce.effect_of_c import EffectOfC
 from fedcollab.reproduce.experiment import Experiment
+from fedcollab.reproduce.heart import Heart
 from fedcollab.reproduce.label_distribution import LabelDistribution
 from fedcollab.reproduce.label_permutation import LabelPermutation
 from fedcollab.reproduce.new_client import NewClient
@@ -41,5 +42,6 @@ EXPERIMENTS: dict[str, Experiment] = {
         NewClient(),
         Convergence(),
         Overview(),
+        Heart(),
     )
 }
