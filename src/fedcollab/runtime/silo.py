@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import MutableMapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -35,7 +36,7 @@ class Silo:
     """
 
     data: ClientData
-    state: dict[str, Message] = field(default_factory=dict)
+    state: MutableMapping[str, Message] = field(default_factory=dict)
     device: str = "cpu"
     _arrays: tuple[str, Arrays] | None = None
 
