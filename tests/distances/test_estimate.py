@@ -19,6 +19,7 @@ from fedcollab.errors import FedcollabWarning, InputError
 QUICK = {
     "auto": {"rounds": 5, "repeats": 2, "replicates": 4},
     "cross": {"rounds": 5, "repeats": 2, "replicates": 4},
+    "few-round": {"replicates": 4},
     "hypothesis": {"rounds": 5, "repeats": 2, "replicates": 4},
     "published": {"rounds": 20, "hidden": 8},
     "label": {},
@@ -68,7 +69,7 @@ def test_two_runs_are_equal_and_seeds_differ(clients: list[ClientData]) -> None:
     assert not np.array_equal(first.raw, other.raw)
 
 
-@pytest.mark.parametrize("method", ["cross", "published", "label"])
+@pytest.mark.parametrize("method", ["cross", "few-round", "published", "label"])
 def test_newcomer_gets_the_numbers_of_a_full_estimate(clients: list[ClientData], method: str) -> None:
     federation = federate(clients[:5])
     options = {**QUICK[method], **({"train": 12} if method == "published" else {})}
@@ -154,7 +155,7 @@ def test_awkward_clients_get_finite_distances(method: str) -> None:
         assert found.between("disjoint", "large") > 0.9
 
 
-@pytest.mark.parametrize("method", ["cross", "hypothesis", "published"])
+@pytest.mark.parametrize("method", ["cross", "few-round", "hypothesis", "published"])
 def test_features_that_are_all_zero(method: str) -> None:
     clients = [ClientData(name, np.zeros((12, 2)), np.arange(12) % 2) for name in "ab"]
     found = estimate_distances(clients, method=method, scale="none", **QUICK[method])

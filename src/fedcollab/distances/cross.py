@@ -133,7 +133,7 @@ def estimate(
 
 def make_design(request: Request, settings: Settings) -> Design:
     """Sizes, repeats and scales: each from the two clients of the pair alone."""
-    norms = {name: 1.0 for name in request.names}  # for those who are lost: their pairs are not used
+    norms = dict.fromkeys(request.names, 1.0)  # for those who are lost: their pairs are not used
     replies = request.ask("cross-norm", {name: {} for name in request.names})
     norms |= {name: float(reply["norm"][0]) for name, reply in replies.items()}
     sizes = [
@@ -169,14 +169,9 @@ def exchange(design: Design, request: Request) -> Replies:
     rounds = design.settings.rounds
     w = accelerate(step, start, rounds, lambda round_: request.progress(round_, rounds))
     replies = request.ask("cross-validate", {name: {"w": w[mine].numpy()} for name, mine in rows.items()})
-    shapes = {name: (len(mine), design.head.directions) for name, mine in places(design.pairs).items()}
-    strange = {
-        name: f"`accuracy` has shape {reply['accuracy'].shape}; expected {shapes[name]}"
-        for name, reply in replies.items()
-        if reply["replicates"].shape != (*shapes[name], design.settings.replicates)
-    }
-    request.lose(strange)
-    return {name: reply for name, reply in replies.items() if name not in strange}
+    count = design.settings.replicates
+    shapes = {name: (len(mine), design.head.directions, count) for name, mine in places(design.pairs).items()}
+    return request.expect(replies, "replicates", shapes)
 
 
 def accelerate(

@@ -9,7 +9,7 @@ from typing import Any
 
 from fedcollab.clients.data import ClientData
 from fedcollab.clients.schema import federate
-from fedcollab.distances import cross, hypothesis, label, prototype, published
+from fedcollab.distances import cross, few_round, hypothesis, label, prototype, published
 from fedcollab.distances.pairs import Method, Request, all_pairs, assemble
 from fedcollab.distances.result import Distances
 from fedcollab.errors import InputError, choose, unknown
@@ -19,6 +19,7 @@ from fedcollab.runtime.base import Cost, Runtime
 METHODS: dict[str, Method] = {
     "auto": cross.estimate,
     "cross": cross.estimate,
+    "few-round": few_round.estimate,
     "hypothesis": hypothesis.estimate,
     "published": published.estimate,
     "label": label.estimate,

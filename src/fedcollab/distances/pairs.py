@@ -76,6 +76,18 @@ class Request:
         self.lose(self.runtime.absent)
         return replies
 
+    def expect(
+        self, replies: dict[str, Message], key: str, shapes: Mapping[str, tuple[int, ...]]
+    ) -> dict[str, Message]:
+        """The replies whose array has the shape that the server knows it must have; the other clients are lost."""
+        strange = {
+            name: f"`{key}` has shape {reply[key].shape}; expected {shapes[name]}"
+            for name, reply in replies.items()
+            if reply[key].shape != shapes[name]
+        }
+        self.lose(strange)
+        return {name: reply for name, reply in replies.items() if name not in strange}
+
     def lose(self, absent: Mapping[str, str]) -> None:
         """Go on without these clients, unless too few are left."""
         if not absent:

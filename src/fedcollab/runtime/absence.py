@@ -1,8 +1,8 @@
 """Clients that do not answer: how long to wait, how many are enough, and the list of who was absent, when and why.
 
-A client is absent from a round if it did not answer, refused, failed, or answered what cannot be used (garbage, NaN, the
-wrong shape). The round goes on with the others as long as they are a quorum; else the run pauses, and the same command
-goes on later.
+A client is absent from a round if it did not answer, refused, failed, or answered what cannot be used (garbage, NaN,
+the wrong shape). The round goes on with the others as long as they are a quorum; else the run pauses, and the same
+command goes on later.
 """
 
 from __future__ import annotations

@@ -32,6 +32,8 @@ ACTIONS: dict[str, str] = {
     "cross-open": "fedcollab.distances.client:open_plan",
     "cross-step": "fedcollab.distances.client:step",
     "cross-validate": "fedcollab.distances.client:validate",
+    "few-moments": "fedcollab.distances.moments:moments",
+    "few-validate": "fedcollab.distances.moments:validate",
     "prototype-means": "fedcollab.distances.prototype:means",
     "published-open": "fedcollab.distances.algorithm1:open_task",
     "published-step": "fedcollab.distances.algorithm1:step",

@@ -40,7 +40,7 @@ class Runtime(ABC):
 
     `call` sends one message to each named client, has it run an action from `runtime.actions`, and returns the
     replies by name, in order of name, whatever order the messages came in. A client that does not answer pauses the run
-    with one clear line, unless `partial` asks for the replies of those who did; `absent` then says who did not, and why.
+    with one clear line, unless `partial` asks for the replies of those who did; `absent` says who did not, and why.
 
     `schema` and `described` are set by `clients.schema.prepare`: what the federation agreed on, and what each client
     said of itself (quantity, label counts). A client that was absent then is no longer in `names`, but in `left_out`.
@@ -119,7 +119,8 @@ class Runtime(ABC):
         return {}
 
     def restore(self, states: Mapping[str, Mapping[str, Message]]) -> None:
-        """Have clients of this process keep what `states` gave."""
+        """Have clients of this process keep what `states` gave; those elsewhere keep their own."""
+        assert not states
 
     @abstractmethod
     def _call(self, action: str, messages: dict[str, Message]) -> dict[str, Message]:

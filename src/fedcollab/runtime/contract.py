@@ -124,8 +124,8 @@ CONTRACTS: dict[str, Contract] = {
         "took over the plan of a comparison with other clients",
         {
             "head": "text", "classes": f"whole 1..{CLASSES}", "seed": "whole", "folds": f"whole 2..{FOLDS}",
-            "replicates": f"whole 0..{REPLICATES}", "sizes": f"wholes[N] 1..{MOST}", "repeats": f"wholes[N] 1..{REPEATS}",
-            "targets": "wholes[N] 0..1", "scales": "numbers[N]",
+            "replicates": f"whole 0..{REPLICATES}", "sizes": f"wholes[N] 1..{MOST}",
+            "repeats": f"wholes[N] 1..{REPEATS}", "targets": "wholes[N] 0..1", "scales": "numbers[N]",
         },
     ),
     "cross-step": Contract(
@@ -138,6 +138,26 @@ CONTRACTS: dict[str, Contract] = {
             "accuracy": "f8[N,E] 0..1", "variance": "f8[N,E] 0..1", "fitted": "f8[N,E] 0..1",
             "replicates": "f8[N,E,_]",
         },
+    ),
+    "few-moments": Contract(
+        "gave sums over parts of the data: products of two features each, by label",
+        {
+            "seed": "whole", "width": f"whole 1..{CLASSES}", "folds": f"whole 2..{FOLDS}",
+            "classes": f"whole 1..{CLASSES}", "min_samples": f"whole 1..{MOST}",
+        },
+        {"m": "f4[_,_,_]"},
+    ),
+    "few-validate": Contract(
+        "tested models that tell clients apart: accuracies and their spread",
+        {
+            "w": "f4[N,F,K,D]", "targets": "wholes[N] 0..1", "sizes": f"wholes[N] 1..{MOST}",
+            "replicates": f"whole 0..{REPLICATES}",
+        },
+        {"found": "f8[N,_]"},
+        lambda message, reply: (
+            None if reply["found"].shape[1] == 2 + message["replicates"]
+            else f"`found` has shape {reply['found'].shape}; expected {2 + message['replicates']} columns"
+        ),
     ),
     "prototype-means": Contract(
         "gave the average sample of each class",
@@ -173,7 +193,7 @@ def check_message(action: str, message: Message) -> Sides:
 
 
 def check_reply(action: str, message: Message, reply: Message) -> None:
-    """Raises `Broken` where a reply does not belong to its message; of unknown actions only finite numbers are asked."""
+    """Raises `Broken` where a reply does not belong to its message; of other actions only finite numbers are asked."""
     if action not in CONTRACTS:
         for key, value in reply.items():
             if isinstance(value, np.ndarray) and not _finite(value):

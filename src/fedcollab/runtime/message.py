@@ -36,9 +36,9 @@ def pack(message: Message) -> bytes:
 def unpack(content: bytes, most: int | None = None, arrays: int | None = ARRAYS) -> Message:
     """Read what `pack` wrote, from whomever it came: anything else is one clear line, whatever the bytes are.
 
-    Lengths are checked before anything is allocated: at most `most` bytes, a header of at most 1 MiB, at most
-    `arrays` arrays (None: a file of our own, without either limit). The arrays must fill the message exactly (safetensors checks that), so that no small message becomes a large
-    one in memory.
+    Lengths are checked before anything is allocated: at most `most` bytes, a header of at most 1 MiB, at most `arrays`
+    arrays (None: a file of our own, without these two limits). The arrays must fill the message exactly (safetensors
+    checks that), so that no small message becomes a large one in memory.
     """
     try:
         if most is not None and len(content) > most:

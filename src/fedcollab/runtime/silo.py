@@ -26,6 +26,19 @@ class Arrays:
     y_test: NDArray[np.int64]
 
 
+@dataclass(frozen=True)
+class Floors:
+    """What a silo insists on, whatever the server asks: see `distances.floor`.
+
+    min_samples   the fewest samples that a number leaving the silo is made of
+    """
+
+    min_samples: int = 10
+
+
+NO_FLOORS = Floors(min_samples=1)  # in-process runtimes: whoever runs them holds the data of all clients anyway
+
+
 @dataclass(eq=False)
 class Silo:
     """What a client-side action works on.
@@ -33,11 +46,13 @@ class Silo:
     data     the client's own samples, as it gave them
     state    what it keeps between calls, by procedure: messages, so that every runtime can store them
     device   where its models run
+    floors   what it insists on
     """
 
     data: ClientData
     state: MutableMapping[str, Message] = field(default_factory=dict)
     device: str = "cpu"
+    floors: Floors = field(default_factory=Floors)
     _arrays: tuple[str, Arrays] | None = None
 
     @property

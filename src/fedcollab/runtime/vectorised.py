@@ -12,7 +12,7 @@ from fedcollab.clients.data import ClientData
 from fedcollab.runtime.actions import find, find_together
 from fedcollab.runtime.base import Runtime, check_clients
 from fedcollab.runtime.message import Message
-from fedcollab.runtime.silo import Silo
+from fedcollab.runtime.silo import NO_FLOORS, Silo
 
 
 class Vectorised(Runtime):
@@ -24,7 +24,7 @@ class Vectorised(Runtime):
         checked = check_clients(clients)
         super().__init__(client.name for client in checked)
         self.clients, self.device = checked, device
-        self.silos = {client.name: Silo(client, device=device) for client in checked}
+        self.silos = {client.name: Silo(client, device=device, floors=NO_FLOORS) for client in checked}
 
     def states(self) -> dict[str, dict[str, Message]]:
         """What each client keeps of its training."""

@@ -11,7 +11,7 @@ from fedcollab.clients.data import ClientData
 from fedcollab.runtime.base import Runtime, check_clients
 from fedcollab.runtime.message import Message, pack, receive, unpack
 from fedcollab.runtime.serve import serve
-from fedcollab.runtime.silo import Silo
+from fedcollab.runtime.silo import NO_FLOORS, Silo
 
 Spy = Callable[[str, str, bytes, bytes], None]
 
@@ -57,7 +57,7 @@ class Wire(Runtime):
     def _serve(self, action: str, name: str, content: bytes) -> bytes:
         """The client's side of one call: bytes in, bytes out, state read from and written back to bytes."""
         kept: dict[str, Message] = {key: unpack(value) for key, value in self._state[name].items()}
-        silo = Silo(self._data[name], kept, self.device)
+        silo = Silo(self._data[name], kept, self.device, NO_FLOORS)
         reply = serve(action, content, silo)
         self._state[name] = {key: pack(value) for key, value in silo.state.items()}
         return reply

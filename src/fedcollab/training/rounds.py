@@ -218,7 +218,8 @@ def run_rounds(
 ) -> tuple[Best, Evaluation]:
     """Train; return each coalition's best model by mean accuracy over its clients, and the last evaluation.
 
-    `watch` sees every round, `keep` all that it leaves; `resumed` is a round to go on from. `early_stop` ends a coalition after so many evaluations without a better mean accuracy.
+    `watch` sees every round, `keep` all that it leaves; `resumed` is a round to go on from. `early_stop` ends a
+    coalition after so many evaluations without a better mean accuracy.
     """
     best: Best = {}
     waited: dict[int, int] = {}

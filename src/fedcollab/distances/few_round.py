@@ -1,0 +1,128 @@
+"""Two rounds for all pairs: discriminators in closed form from every client's moments, judged on held-out folds.
+
+    minimise over u, v_k   sum over sides, labels k   mean over the side's samples of ((u + v_k) . x~ - t)^2
+                           + lambda (|u|^2 + sum_k |v_k|^2),        t = 1 at the first client, -1 at the second
+
+    f(x, y) = [(u + v_y) . x~ > 0],      D_ij = mean over i of [f = i] + mean over j of [f = j] - 1
+
+with x~ = (R x / sigma, 1), R a random projection to `width` features, sigma the root mean square length of R x in the
+two clients, and lambda = ridge / (training samples of the smaller client). It is `cross` with a quadratic loss: one
+linear discriminator per label with a shared part, cross-fitted over folds. What makes it cheap is that the quadratic
+loss needs a client's second moments alone (`moments.py`), sent once for all pairs and folds: training moments are the
+total less the fold's. With P_k = (G_k + lambda)^-1, G_k, b_k the moments of label k averaged over the sides,
+
+    u = ((1 + K) I - lambda sum_k P_k)^-1 sum_k P_k b_k,        u + v_k = P_k (b_k + lambda u).
+
+Fisher (1936) and Friedman (1989) for discriminants from moments; Bao, Wang, Wu, He (ICML 2023), Section 4.1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcollab.distances import folds as folding
+from fedcollab.distances.pairs import Estimate, Floats, Request, places
+from fedcollab.errors import number
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """`width`: features after projection, at most; `min_samples`: see `distances.floor`."""
+
+    labels: bool = True
+    width: int = 64
+    folds: int = 5
+    ridge: float = 1.0
+    replicates: int = 100
+    min_samples: int = 1
+
+
+def estimate(
+    request: Request,
+    *,
+    labels: bool = True,
+    width: int = 64,
+    folds: int = 5,
+    ridge: float = 1.0,
+    replicates: int = 100,
+    min_samples: int = 1,
+) -> Estimate:
+    """Distances of the request's pairs: C-divergence, or without `labels` the H-delta-H divergence."""
+    for name, value, least in (("width", width, 1), ("folds", folds, 2), ("replicates", replicates, 0)):
+        number(name, value, at_least=least, whole=True)
+    number("ridge", ridge, above=0)
+    number("min_samples", min_samples, at_least=1, whole=True)
+    settings = Settings(labels, width, folds, ridge, replicates, min_samples)
+    classes = request.classes if labels else 1
+    plan = {"seed": request.seed, "width": width, "folds": folds, "classes": classes, "min_samples": min_samples}
+    replies = request.ask("few-moments", dict.fromkeys(request.names, plan))
+    side = min(width, request.features) + 1
+    replies = request.expect(replies, "m", dict.fromkeys(replies, (folds, classes, side * (side + 1) // 2)))
+    training = {name: train_moments(reply["m"], request.quantity(name)) for name, reply in replies.items()}
+    sizes = [folding.largest(min(request.quantity(name) for name in pair), folds) for pair in request.pairs]
+    w = np.empty((len(request.pairs), folds, classes, next(iter(training.values())).shape[-1]), dtype=np.float32)
+    for position, (first, second) in enumerate(request.pairs):
+        known = first in training and second in training
+        w[position] = discriminator(training[first], training[second], ridge / sizes[position]) if known else 0.0
+        request.progress(position + 1, len(request.pairs))
+    mine = places(request.pairs)
+    replies = request.ask(
+        "few-validate",
+        {
+            name: {
+                "w": w[own],
+                "targets": [int(request.pairs[p][0] == name) for p in own],
+                "sizes": [sizes[p] for p in own],
+                "replicates": replicates,
+            }
+            for name, own in mine.items()
+        },
+    )
+    total: Floats = np.zeros((len(request.pairs), 2 + replicates))
+    for name, reply in replies.items():
+        total[mine[name]] += reply["found"]
+    return Estimate(
+        values=total[:, 0] - 1.0,
+        stderr=np.sqrt(total[:, 1]),
+        replicates=(total[:, 2:] - 1.0).T if replicates else None,
+        settings=asdict(settings),
+    )
+
+
+def train_moments(triangles: NDArray[np.float32], quantity: int) -> Floats:
+    """Mean moments (folds, labels, d + 1, d + 1) of what each fold leaves, from the folds' sums."""
+    folds, classes, length = triangles.shape
+    side = int((np.sqrt(8 * length + 1) - 1) / 2)
+    upper = np.triu_indices(side)
+    sums: Floats = np.zeros((folds, classes, side, side))
+    sums[..., upper[0], upper[1]] = sums[..., upper[1], upper[0]] = triangles
+    left = quantity - np.array([len(part) for part in np.array_split(np.arange(quantity), folds)])
+    mean: Floats = (sums.sum(axis=0) - sums) / left[:, None, None, None]
+    return mean
+
+
+def discriminator(first: Floats, second: Floats, penalty: float) -> Floats:
+    """Weights (folds, labels, d + 1) of one pair, for x~ before it is divided by sigma."""
+    mean = (first + second) / 2
+    features = mean.shape[-1] - 1
+    square = np.trace(mean[..., :features, :features].sum(axis=1), axis1=-2, axis2=-1)  # sigma^2, fold by fold
+    scale = np.ones((len(mean), 1, features + 1))
+    scale[:, 0, :features] = np.where(square > 1e-12, square, 1.0)[:, None] ** -0.5
+    moments = mean * scale[..., None] * scale[..., None, :]
+    targets = (first - second)[..., -1] / 2 * scale
+    return shared_ridge(moments, targets, penalty) * scale
+
+
+def shared_ridge(moments: Floats, targets: Floats, penalty: float) -> Floats:
+    """u + v_k for moments G (..., K, p, p) and targets b (..., K, p)."""
+    identity = np.eye(moments.shape[-1])
+    inverse = np.linalg.inv(moments + penalty * identity)
+    system = (1 + moments.shape[-3]) * identity - penalty * inverse.sum(axis=-3)
+    u = np.linalg.solve(system, np.einsum("...kpq,...kq->...p", inverse, targets)[..., None])[..., 0]
+    weights: Floats = np.einsum("...kpq,...kq->...kp", inverse, targets + penalty * u[..., None, :])
+    return weights
