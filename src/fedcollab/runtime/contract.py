@@ -4,7 +4,8 @@ A field is written as `kind`, `kind low..high` or `dtype[sides]`:
 
     text  flag  whole  number        one plain value; `0..9` after any of these: from 0 to 9
     texts[N]  wholes[N]  numbers[N]  a list of N of them; `lists[N]` N lists of texts
-    labels  counts  sides            class labels; numbers of samples by label; the shape of a sample, or column names
+    labels  counts  sides  privacy   class labels; numbers of samples by label; a sample's shape, or column names; the
+                                     noise of differential privacy, or none
     f4[P]  f8[K,2]  i8[N]  b[K]  f4  an array: float32, float64, int64 or bool; finite unless `~` follows
 
 A side that is a letter stands for the same number everywhere in a message and its reply, `_` for any number; without
@@ -32,7 +33,7 @@ Sides = dict[str, int]
 DTYPES = {"f4": np.float32, "f8": np.float64, "i8": np.int64, "b": np.bool_}
 MOST = 2**63
 #: what a client may be asked for at most: more would be an attack on its memory, or a mistake
-FOLDS, REPEATS, REPLICATES, CLASSES, EPOCHS = 100, 100, 10_000, 100_000, 1_000
+FOLDS, REPEATS, REPLICATES, CLASSES, EPOCHS = 100, 100, 1_000, 100_000, 1_000
 
 
 class Broken(ValueError):
@@ -143,7 +144,7 @@ CONTRACTS: dict[str, Contract] = {
         "gave sums over parts of the data: products of two features each, by label",
         {
             "seed": "whole", "width": f"whole 1..{CLASSES}", "folds": f"whole 2..{FOLDS}",
-            "classes": f"whole 1..{CLASSES}", "min_samples": f"whole 1..{MOST}",
+            "classes": f"whole 1..{CLASSES}", "min_samples": f"whole 1..{MOST}", "privacy?": "privacy",
         },
         {"m": "f4[_,_,_]"},
     ),
@@ -155,7 +156,7 @@ CONTRACTS: dict[str, Contract] = {
         },
         {"found": "f8[N,_]"},
         lambda message, reply: (
-            None if reply["found"].shape[1] == 2 + message["replicates"]
+            None if reply["found"].shape[1] in (1, 2 + message["replicates"])
             else f"`found` has shape {reply['found'].shape}; expected {2 + message['replicates']} columns"
         ),
     ),
@@ -306,7 +307,7 @@ def _is_whole(value: Any) -> bool:
 
 _WORDS = {
     "text": "a text", "flag": "true or false", "whole": "a whole number", "number": "a number",
-    "labels": "class labels", "counts": "numbers of samples by label", "sides": "a shape or columns",
+    "privacy": "noise, epsilon, delta and clip", "labels": "class labels", "counts": "numbers of samples by label", "sides": "a shape or columns",
 }  # fmt: skip
 _PLAIN: dict[str, Callable[[Any], bool]] = {
     "text": lambda value: isinstance(value, str),
@@ -319,6 +320,14 @@ _PLAIN: dict[str, Callable[[Any], bool]] = {
     ),
     "counts": lambda value: (
         isinstance(value, dict) and bool(value) and all(_is_whole(item) and item >= 0 for item in value.values())
+    ),
+    "privacy": lambda value: (
+        value is None
+        or (
+            isinstance(value, dict)
+            and set(value) == {"noise", "epsilon", "delta", "clip"}
+            and all(_is_number(item) and item > 0 for item in value.values())
+        )
     ),
     "sides": lambda value: (
         isinstance(value, list)
