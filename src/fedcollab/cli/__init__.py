@@ -30,6 +30,10 @@ TOUR: dict[str, dict[str, str]] = {
         "leave": "fedcollab.cli.membership:leave",
         "check": "fedcollab.cli.membership:check",
     },
+    "Between organisations, over Flower": {
+        "federation": "fedcollab.cli.federation:federation",
+        "silo": "fedcollab.cli.silo:silo",
+    },
     "Look closer": {
         "explain": "fedcollab.cli.coalitions:explain",
         "path": "fedcollab.cli.coalitions:path",

@@ -68,8 +68,14 @@ def run(
         show_run(fitted, results, page, next_command=f"fedcollab explain {out / 'collaboration.json'}")
 
 
-@click.command(epilog="Example:  fedcollab estimate --clients hospitals/ --label outcome -o distances.json")
+@click.command(
+    epilog="""\b
+Examples:
+  fedcollab estimate --clients hospitals/ --label outcome -o distances.json
+  fedcollab estimate --on federation/ -o runs/h/distances.json"""
+)
 @options.source
+@options.on
 @options.estimation
 @click.option(
     "-o", "--out", required=True, type=click.Path(path_type=Path), help="Where to write the distances (JSON)."
@@ -80,6 +86,7 @@ def estimate(
     clients: Path | None,
     label: str | None,
     drop: tuple[str, ...],
+    on: Path | None,
     out: Path,
     as_json: bool,
     quiet: bool,
@@ -87,12 +94,14 @@ def estimate(
 ) -> None:
     """How different are every two clients' data? Writes a distances file for `fedcollab solve`."""
     check_target(out)
-    found, brought = options.find_clients(scenario, clients, label, drop)
     from fedcollab.distances import estimate_distances
     from fedcollab.progress import bar
     from fedcollab.report.terminal import show_distances
 
-    with bar("distances", quiet=quiet or as_json) as progress:
+    with (
+        options.open_source(scenario, clients, label, drop, on) as (found, brought),
+        bar("distances", quiet=quiet or as_json) as progress,
+    ):
         distances = estimate_distances(
             found,
             method=settings["distance"],
@@ -110,9 +119,13 @@ def estimate(
 
 
 @click.command(
-    epilog="Example:  fedcollab train --clients hospitals/ --label outcome --coalitions collaboration.json -o trained/"
+    epilog="""\b
+Examples:
+  fedcollab train --clients hospitals/ --label outcome --coalitions collaboration.json -o trained/
+  fedcollab train --on federation/ --coalitions runs/h/collaboration.json -o runs/h/training/coalitions"""
 )
 @options.source
+@options.on
 @click.option(
     "--coalitions",
     required=True,
@@ -130,6 +143,7 @@ def train(
     clients: Path | None,
     label: str | None,
     drop: tuple[str, ...],
+    on: Path | None,
     coalitions: str,
     out: Path,
     as_json: bool,
@@ -137,20 +151,22 @@ def train(
     **settings: Any,
 ) -> None:
     """Train a federated algorithm inside each coalition; models are saved as safetensors."""
-    found, brought = options.find_clients(scenario, clients, label, drop)
-    settings = with_defaults(settings, brought)
     from fedcollab.clients.schema import federate
     from fedcollab.coalitions import Collaboration
     from fedcollab.progress import bar
     from fedcollab.report.terminal import show_training
     from fedcollab.training import train as run_training
 
-    groups = coalitions if coalitions in ("local", "global") else Collaboration.load(coalitions).coalitions
-    federation = federate(
-        found, scale=settings.pop("scale"), test_share=settings.pop("test_share"), seed=settings["seed"]
-    )
-    with bar("training", quiet=quiet or as_json) as progress:
-        result = run_training(federation, groups, run_dir=out, progress=progress, **settings)
+    ends = ("local", "global")
+    groups: Any = coalitions if coalitions in ends else Collaboration.load(coalitions).coalitions
+    names = None if coalitions in ends else [str(name) for members in groups for name in members]
+    with options.open_source(scenario, clients, label, drop, on, names) as (found, brought):
+        settings = with_defaults(settings, brought)
+        federation = federate(
+            found, scale=settings.pop("scale"), test_share=settings.pop("test_share"), seed=settings["seed"]
+        )
+        with bar("training", quiet=quiet or as_json) as progress:
+            result = run_training(federation, groups, run_dir=out, progress=progress, **settings)
     if as_json:
         options.print_json(options.read_json(out / "training.json"))
     else:

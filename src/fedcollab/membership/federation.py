@@ -59,7 +59,7 @@ class Part(Runtime):
     """Some clients of a federation; messages go through it, to them alone."""
 
     def __init__(self, federation: Runtime, names: Iterable[str]) -> None:
-        super().__init__(names)
+        super().__init__(names, federation.policy)
         self.federation = federation
         self.schema = federation.schema
         self.described = {name: federation.described[name] for name in self.names}

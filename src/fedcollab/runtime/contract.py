@@ -307,7 +307,8 @@ def _is_whole(value: Any) -> bool:
 
 _WORDS = {
     "text": "a text", "flag": "true or false", "whole": "a whole number", "number": "a number",
-    "privacy": "noise, epsilon, delta and clip", "labels": "class labels", "counts": "numbers of samples by label", "sides": "a shape or columns",
+    "privacy": "noise, epsilon, delta and clip", "labels": "class labels",
+    "counts": "numbers of samples by label", "sides": "a shape or columns",
 }  # fmt: skip
 _PLAIN: dict[str, Callable[[Any], bool]] = {
     "text": lambda value: isinstance(value, str),

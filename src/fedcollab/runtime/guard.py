@@ -116,7 +116,7 @@ class Guard:
         asked = message.get("privacy") if action == "few-moments" else silo.state.get("few", {}).get("privacy")
         if not asked:
             raise Refused(f"this silo requires differential privacy ({wanted}); the server asks for none")
-        from fedcollab.distances.privacy import spent  # the server's own epsilon is not taken on trust
+        from fedcollab.distances.privacy import spent  # type: ignore[import-not-found, unused-ignore]
 
         epsilon = spent(float(asked["noise"]), wanted.delta)
         if epsilon > wanted.epsilon * (1 + 1e-9):
