@@ -73,4 +73,3 @@ def spoil(reply: bytes, fault: str | None) -> bytes:
 def faulty() -> type[Faulty]:
     """The runtime that misbehaves."""
     return Faulty
-

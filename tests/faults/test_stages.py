@@ -47,7 +47,9 @@ def six(clients: list[ClientData]) -> list[ClientData]:
 
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("action", ["describe", "spread"])
-def test_who_is_absent_at_the_beginning_is_left_out(six: list[ClientData], faulty: Any, action: str, fault: str) -> None:
+def test_who_is_absent_at_the_beginning_is_left_out(
+    six: list[ClientData], faulty: Any, action: str, fault: str
+) -> None:
     federation = faulty(six, at(action, "b", fault))
     with pytest.warns(FedcollabWarning, match="left out: `b`"):
         schema = prepare(federation)
@@ -159,7 +161,9 @@ def test_a_lost_reply_leaves_no_trace_at_the_client(six: list[ClientData], fault
             np.testing.assert_array_equal(other.models[which], results[0].models[which])
 
 
-def test_below_the_quorum_it_pauses_and_the_same_call_goes_on(six: list[ClientData], faulty: Any, tmp_path: Path) -> None:
+def test_below_the_quorum_it_pauses_and_the_same_call_goes_on(
+    six: list[ClientData], faulty: Any, tmp_path: Path
+) -> None:
     calm = train(Wire(six), TYPES, "ditto", rounds=6, run_dir=tmp_path / "calm", **SMALL)
     away = {"now": False}
 
@@ -231,4 +235,3 @@ def _four() -> list[ClientData]:
         x = rng.normal(0, 1, (40, 3)) + np.outer(2 * y - 1, [1.0, 0, 0])
         made.append(ClientData(name, x[:24], y[:24] if index < 2 else 1 - y[:24], x[24:], y[24:]))
     return made
-

@@ -38,8 +38,9 @@ TOUR: dict[str, dict[str, str]] = {
         "explain": "fedcollab.cli.coalitions:explain",
         "path": "fedcollab.cli.coalitions:path",
     },
-    "Data sets": {
+    "Data sets, and the paper": {
         "data": "fedcollab.cli.data:data",
+        "reproduce": "fedcollab.cli.reproduce:reproduce",
     },
 }
 

@@ -63,6 +63,12 @@ estimation = several(
         show_default=True,
         help="How to estimate distances: auto, hypothesis, published, ...; a wrong name lists all.",
     ),
+    click.option(
+        "--encoder",
+        default="none",
+        show_default=True,
+        help="Frozen encoder through which images are compared: efficientnet-lite0[:block=14,size=64], resnet18.",
+    ),
     click.option("--missing-indicators", is_flag=True, help="Let missingness itself be a feature of tables."),
     click.option(
         "--test-share", default=0.2, show_default=True, help="Hold-out share of clients without a test split."

@@ -55,7 +55,7 @@ def run(
     from fedcollab.report.terminal import show_run
     from fedcollab.store import RunDirectory
 
-    federation = open_federation(found, settings)
+    federation = open_federation(found, settings, quiet=quiet or as_json)
     origin = (scenario or clients or Path()).resolve()
     out = out or Path("runs") / origin.stem
     asked = {"source": str(origin.name), "label": label, "drop": list(drop), "C": value, **settings}
@@ -102,11 +102,13 @@ def estimate(
         options.open_source(scenario, clients, label, drop, on) as (found, brought),
         bar("distances", quiet=quiet or as_json) as progress,
     ):
+        settings = with_defaults(settings, brought)
         distances = estimate_distances(
             found,
             method=settings["distance"],
             seed=settings["seed"],
-            scale=brought.get("scale", "auto"),
+            scale=settings["scale"],
+            encoder=settings["encoder"],
             missing_indicators=settings["missing_indicators"],
             test_share=settings["test_share"],
             progress=progress,
@@ -194,11 +196,12 @@ def report(directory: Path, out: Path | None, figures: Path | None, as_json: boo
             click.echo(f"Figures: {len(drawn)} files in {figures}")
 
 
-def open_federation(clients: Iterable[ClientData], settings: dict[str, Any]) -> Runtime:
+def open_federation(clients: Iterable[ClientData], settings: dict[str, Any], *, quiet: bool = True) -> Runtime:
     """Everything that can be wrong with names and data is found out here, before anything is written."""
     from fedcollab.clients.schema import federate
     from fedcollab.distances import METHODS
     from fedcollab.errors import choose, number
+    from fedcollab.progress import bar
     from fedcollab.training import ALGORITHMS, MODELS
 
     choose("distance", settings["distance"], METHODS)
@@ -207,13 +210,17 @@ def open_federation(clients: Iterable[ClientData], settings: dict[str, Any]) -> 
     number("lr", settings["lr"], above=0)
     for option in ("rounds", "batch_size", "local_epochs"):
         number(option, settings[option], at_least=1, whole=True)
-    return federate(
-        clients,
-        scale=settings["scale"],
-        missing_indicators=settings["missing_indicators"],
-        test_share=settings["test_share"],
-        seed=settings["seed"],
-    )
+    encoder = settings.get("encoder", "none")
+    with bar("encoding", quiet=quiet or encoder == "none") as progress:
+        return federate(
+            clients,
+            scale=settings["scale"],
+            missing_indicators=settings["missing_indicators"],
+            test_share=settings["test_share"],
+            seed=settings["seed"],
+            encoder=encoder,
+            progress=progress,
+        )
 
 
 def all_stages(

@@ -20,7 +20,9 @@ from numpy.typing import NDArray
 
 from fedcollab import seeds
 from fedcollab.clients.data import ClientData, Features, feature_shape, is_table
+from fedcollab.encoders.encoding import Encoding, with_encoder
 from fedcollab.errors import FedcollabWarning, InputError, number
+from fedcollab.progress import Progress, silent
 from fedcollab.runtime.absence import reasons
 from fedcollab.runtime.base import Runtime
 from fedcollab.runtime.message import Message
@@ -50,6 +52,7 @@ class Schema:
     shape        the shape of one prepared sample
     columns      for tables, how each column is encoded; None for arrays
     mean, std    for arrays, one value, or one a feature or channel
+    encoding     the frozen encoder whose features stand for samples when distances are estimated; None: the samples
     """
 
     classes: tuple[int | str, ...]
@@ -60,6 +63,12 @@ class Schema:
     missing_indicators: bool = False
     test_share: float = 0.2
     seed: int = 0
+    encoding: Encoding | None = None
+
+    @property
+    def width(self) -> int:
+        """Numbers that stand for one sample when distances are estimated."""
+        return int(np.prod(self.shape)) if self.encoding is None else self.encoding.width
 
     def apply(self, data: ClientData) -> Arrays:
         """A client's samples as arrays; without a test split of its own it holds one out."""
@@ -110,7 +119,7 @@ class Schema:
     def from_json(cls, text: str) -> Schema:
         """What `to_json` wrote."""
         content: dict[str, Any] = json.loads(text)
-        columns = content.pop("columns")
+        columns, encoding = content.pop("columns"), content.pop("encoding", None)
         if columns is not None:
             columns = tuple(
                 Column(
@@ -122,7 +131,7 @@ class Schema:
                 for c in columns
             )
         listed: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in content.items()}
-        return cls(columns=columns, **listed)
+        return cls(columns=columns, encoding=None if encoding is None else Encoding.of(encoding), **listed)
 
 
 # The client side: only aggregates leave.
@@ -246,14 +255,31 @@ def federate(
     missing_indicators: bool = False,
     test_share: float = 0.2,
     seed: int = 0,
+    encoder: Any = None,
+    progress: Progress = silent,
 ) -> Runtime:
-    """A runtime over these clients, prepared; one that exists is passed through, and prepared once."""
+    """A runtime over these clients, prepared; one that exists is passed through, and prepared once.
+
+    encoder    for distances (see `encoders`); a prepared federation keeps the one it has where this is None
+    progress   of encoding
+    """
     from fedcollab.runtime import connect
 
     federation = connect(clients, runtime, device)
     if federation.schema is None:
         prepare(federation, scale=scale, missing_indicators=missing_indicators, test_share=test_share, seed=seed)
+    if encoder is not None:
+        agree_on_encoder(federation, encoder, progress)
     return federation
+
+
+def agree_on_encoder(runtime: Runtime, encoder: Any, progress: Progress = silent) -> None:
+    """Have every client of a prepared federation see its samples through this encoder when distances are estimated."""
+    assert runtime.schema is not None
+    schema = with_encoder(runtime, runtime.schema, encoder, progress)
+    if schema != runtime.schema:
+        ask_everyone(runtime, "prepare", {"schema": schema.to_json()})
+        runtime.schema = schema
 
 
 def prepare(
@@ -293,12 +319,12 @@ def prepare(
             described = ask_everyone(runtime, "describe", {"scale": scale, **common})
 
         def moments(described: Mapping[str, Message]) -> Moments:
-            total = _sum(described, "sum")
-            count = sum(reply["quantity"] for reply in described.values()) * int(np.prod(shape)) / len(total)
-            return total / count, np.array(count)
+            sums = total(described, "sum")
+            count = sum(reply["quantity"] for reply in described.values()) * int(np.prod(shape)) / len(sums)
+            return sums / count, np.array(count)
 
-        described, mean, variance = _variance(runtime, described, moments, {"scale": scale, **common})
-        schema = Schema(_classes(described), tuple(shape), None, tuple(mean.tolist()), _deviation(variance), **extras)
+        described, mean, squares = variance(runtime, described, moments, "spread", {"scale": scale, **common})
+        schema = Schema(_classes(described), tuple(shape), None, tuple(mean.tolist()), deviation(squares), **extras)
     runtime.described = described
     ask_everyone(runtime, "prepare", {"schema": schema.to_json()})
     runtime.schema = schema
@@ -314,18 +340,19 @@ def ask_everyone(runtime: Runtime, action: str, message: Message) -> dict[str, M
     return replies
 
 
-def _variance(
+def variance(
     runtime: Runtime,
     described: Mapping[str, Message],
     moments: Callable[[Mapping[str, Message]], Moments],
+    action: str,
     ask: Message,
 ) -> tuple[dict[str, Message], NDArray[np.float64], NDArray[np.float64]]:
     """Means and variances over those who answer both rounds: with one lost in between, the second is asked again."""
     while True:
         mean, count = moments(described)
-        replies = ask_everyone(runtime, "spread", {**ask, "mean": mean})
+        replies = ask_everyone(runtime, action, {**ask, "mean": mean})
         if len(replies) == len(described):
-            return dict(described), mean, _sum(replies, "squares") / count
+            return dict(described), mean, total(replies, "squares") / count
         described = {name: reply for name, reply in described.items() if name in replies}
 
 
@@ -345,18 +372,18 @@ def _table_schema(
             )
 
     def moments(described: Mapping[str, Message]) -> Moments:
-        present = np.maximum(_sum(described, "present"), 1)
-        return _sum(described, "sum") / present, present
+        present = np.maximum(total(described, "present"), 1)
+        return total(described, "sum") / present, present
 
-    described, mean, variance = _variance(runtime, described, moments, {"scale": "features", **common})
-    deviation = _deviation(variance)
+    described, mean, squares = variance(runtime, described, moments, "spread", {"scale": "features", **common})
+    stds = deviation(squares)
     columns = []
     for position, name in enumerate(names):
         if any(reply["kinds"][position] == "categorical" for reply in described.values()):
             union = set().union(*(reply["categories"][position] for reply in described.values()))
             columns.append(Column(name, categories=tuple(sorted(union))))
         else:
-            columns.append(Column(name, float(mean[position]), deviation[position]))
+            columns.append(Column(name, float(mean[position]), stds[position]))
     width = sum((len(c.categories) if c.categories is not None else 1) + extras["missing_indicators"] for c in columns)
     return described, Schema(_classes(described), (width,), tuple(columns), **extras)
 
@@ -402,13 +429,13 @@ def _classes(described: Mapping[str, Message]) -> tuple[int | str, ...]:
     return classes
 
 
-def _sum(replies: Mapping[str, Message], key: str) -> NDArray[np.float64]:
+def total(replies: Mapping[str, Message], key: str) -> NDArray[np.float64]:
     """Sum in order of name, so that the order in which clients are given does not matter."""
-    total: NDArray[np.float64] = np.sum([replies[name][key] for name in sorted(replies)], axis=0, dtype=np.float64)
-    return total
+    summed: NDArray[np.float64] = np.sum([replies[name][key] for name in sorted(replies)], axis=0, dtype=np.float64)
+    return summed
 
 
-def _deviation(variance: NDArray[np.float64]) -> tuple[float, ...]:
+def deviation(variance: NDArray[np.float64]) -> tuple[float, ...]:
     """Standard deviations; 1 for a constant, which scaling must leave alone."""
     deviation = np.sqrt(variance)
     return tuple(np.where(deviation > 1e-12, deviation, 1.0).tolist())

@@ -134,8 +134,7 @@ def judge(part: Part, w: Tensor, silo: Silo) -> Message:
 
 def rows(silo: Silo) -> NDArray[np.float32]:
     """Training features, one row a sample."""
-    x = silo.arrays.x
-    return x.reshape(len(x), -1)
+    return silo.features
 
 
 def tensors(silo: Silo) -> tuple[Tensor, Tensor]:

@@ -35,6 +35,7 @@ def estimate_distances(
     runtime: str = "vectorised",
     device: str = "auto",
     scale: str = "auto",
+    encoder: Any = None,
     missing_indicators: bool = False,
     test_share: float = 0.2,
     only: str | None = None,
@@ -45,6 +46,8 @@ def estimate_distances(
 
     clients    ClientData, or a federation that is prepared already (`runtime` to `test_share` then do not matter)
     method     a name in `METHODS`; "auto" is "cross"
+    encoder    a frozen encoder through which the samples (images) are seen: a name such as "efficientnet-lite0", a
+               torch.nn.Module or a function of a batch; None: the samples as they are (a prepared federation's own)
     only       one client's name: its distances to all others; every other pair is left unobserved
     progress   called with (done, total)
     options    settings of the method; an unknown one lists those there are
@@ -70,6 +73,8 @@ def estimate_distances(
         missing_indicators=missing_indicators,
         test_share=test_share,
         seed=seed,
+        encoder=encoder,
+        progress=progress,
     )
     names = federation.names if isinstance(listed, Runtime) else tuple(client.name for client in listed)
     if only is not None and only not in names:
@@ -81,6 +86,8 @@ def estimate_distances(
         _add(federation.cost, found.cost)
     moved = _difference(federation.cost, before)
     settings = {"seed": seed, **found.settings}
+    if federation.schema is not None and federation.schema.encoding is not None:
+        settings["encoder"] = federation.schema.encoding.encoder
     return assemble(request, replace(found, settings=settings), names, method=_plain(method), cost=moved)
 
 

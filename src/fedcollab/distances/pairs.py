@@ -60,9 +60,9 @@ class Request:
 
     @property
     def features(self) -> int:
-        """Numbers in one prepared sample."""
+        """Numbers that stand for one sample."""
         assert self.runtime.schema is not None
-        return int(np.prod(self.runtime.schema.shape))
+        return self.runtime.schema.width
 
     @property
     def names(self) -> list[str]:

@@ -101,6 +101,14 @@ CONTRACTS: dict[str, Contract] = {
         {"schema": "text"},
         {"quantity": f"whole 1..{MOST}", "test_quantity": f"whole 1..{MOST}"},
     ),
+    "encode": Contract(
+        "said what the encoded data are: sums", {"encoder": "text"}, {"checksum": "text", "sum": "f8[_]"}
+    ),
+    "encode-spread": Contract(
+        "said how far the encoded data are spread: sums of squares",
+        {"encoder": "text", "mean": "f8[S]"},
+        {"squares": "f8[S]"},
+    ),
     "fingerprint": Contract("gave a checksum of the data, to show whether they changed", {}, {"fingerprint": "text"}),
     "train": Contract(
         "trained a model: weights",

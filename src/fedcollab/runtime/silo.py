@@ -44,6 +44,7 @@ class Silo:
     device: str = "cpu"
     floors: Floors = field(default_factory=Floors)
     _arrays: tuple[str, Arrays] | None = None
+    _features: tuple[str, NDArray[np.float32]] | None = None
 
     @property
     def name(self) -> str:
@@ -55,9 +56,25 @@ class Silo:
         """The data prepared by the schema that the federation agreed on (see `clients.schema`)."""
         from fedcollab.clients.schema import Schema
 
-        if "prepare" not in self.state:
-            raise InputError(f"client `{self.name}` has not been prepared; call `clients.schema.prepare` first")
-        text = self.state["prepare"]["schema"]
+        text = self._schema()
         if self._arrays is None or self._arrays[0] != text:
             self._arrays = (text, Schema.from_json(text).apply(self.data))
         return self._arrays[1]
+
+    @property
+    def features(self) -> NDArray[np.float32]:
+        """Training samples as distances see them, one row a sample: through the schema's encoder where it has one."""
+        from fedcollab.clients.schema import Schema
+
+        text, x = self._schema(), self.arrays.x
+        if self._features is None or self._features[0] != text:
+            encoding = Schema.from_json(text).encoding
+            rows = x.reshape(len(x), -1) if encoding is None else encoding.apply(x, self.device)
+            self._features = (text, rows)
+        return self._features[1]
+
+    def _schema(self) -> str:
+        if "prepare" not in self.state:
+            raise InputError(f"client `{self.name}` has not been prepared; call `clients.schema.prepare` first")
+        text: str = self.state["prepare"]["schema"]
+        return text

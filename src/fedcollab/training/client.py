@@ -31,7 +31,7 @@ from fedcollab.training.hooks import Algorithm, State
 from fedcollab.training.models import Network
 from fedcollab.training.threads import balance, in_threads
 
-STACK_BYTES = 6 << 20  # weights of a stack: beyond this the caches are lost and stacking gains nothing
+STACK_BYTES = 8 << 20  # weights of a stack: beyond this the caches are lost and stacking gains nothing
 STACK_CLIENTS = 64
 
 Messages = Mapping[str, Message]
