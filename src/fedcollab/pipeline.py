@@ -33,6 +33,7 @@ class FedCollab:
 
     C               weight of the generalisation term; "auto" takes the C that the path over C suggests
     distance        method of `estimate_distances`
+    encoder         through which distances see images (see `estimate_distances`); training sees the images themselves
     seed            everything random is derived from it
     run_dir         where every stage leaves its artefact; a stage that is there already is not computed again
     quiet           no progress bars
@@ -44,6 +45,7 @@ class FedCollab:
     runtime: str = "vectorised"
     device: str = "auto"
     scale: str = "auto"
+    encoder: Any = None
     missing_indicators: bool = False
     test_share: float = 0.2
     distance_options: dict[str, Any] = field(default_factory=dict)
@@ -58,15 +60,18 @@ class FedCollab:
     def fit(self, clients: Iterable[ClientData] | Runtime) -> Fitted:
         """Estimate the distances and solve for the coalitions."""
         clients = clients if isinstance(clients, Runtime) else list(clients)
-        federation = federate(
-            clients,
-            runtime=self.runtime,
-            device=self.device,
-            scale=self.scale,
-            missing_indicators=self.missing_indicators,
-            test_share=self.test_share,
-            seed=self.seed,
-        )
+        with bar("encoding", quiet=self.quiet or self.encoder in (None, "none")) as progress:
+            federation = federate(
+                clients,
+                runtime=self.runtime,
+                device=self.device,
+                scale=self.scale,
+                missing_indicators=self.missing_indicators,
+                test_share=self.test_share,
+                seed=self.seed,
+                encoder=self.encoder,
+                progress=progress,
+            )
         store = RunDirectory(self.run_dir) if self.run_dir is not None else None
         if store is not None:
             self._begin(store, federation)

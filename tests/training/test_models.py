@@ -10,10 +10,10 @@ from safetensors.torch import save_file
 from torch import nn
 
 from fedcollab.clients import ClientData
+from fedcollab.encoders.resnet import ResNet18
 from fedcollab.errors import InputError
 from fedcollab.training import MODELS, load_model, register_model, train
 from fedcollab.training.models import Network
-from fedcollab.training.resnet import ResNet18
 
 
 def network(name: str, shape: tuple[int, ...], classes: int, seed: int = 0, **options) -> Network:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,6 +15,7 @@ from fedcollab.errors import InputError
 
 if TYPE_CHECKING:
     from fedcollab.clients import ClientData
+    from fedcollab.runtime import Runtime
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -45,12 +47,27 @@ source = several(
     ),
 )
 
+on = several(
+    click.option(
+        "--on",
+        metavar="FOLDER",
+        type=click.Path(path_type=Path),
+        help="Work on the silos of this federation (see `fedcollab federation`) instead.",
+    ),
+)
+
 estimation = several(
     click.option(
         "--distance",
         default="auto",
         show_default=True,
         help="How to estimate distances: auto, hypothesis, published, ...; a wrong name lists all.",
+    ),
+    click.option(
+        "--encoder",
+        default="none",
+        show_default=True,
+        help="Frozen encoder through which images are compared: efficientnet-lite0[:block=14,size=64], resnet18.",
     ),
     click.option("--missing-indicators", is_flag=True, help="Let missingness itself be a feature of tables."),
     click.option(
@@ -89,6 +106,29 @@ def find_clients(
     made = scenarios.load(scenario)
     scale = "auto" if is_table(made.clients[0].x) else "none"  # image scenarios come normalised
     return list(made.clients), {**made.settings, "scale": scale}
+
+
+@contextmanager
+def open_source(
+    scenario: Path | None,
+    clients: Path | None,
+    label: str | None,
+    drop: tuple[str, ...],
+    on: Path | None,
+    names: list[str] | None = None,
+) -> Iterator[tuple[list[ClientData] | Runtime, dict[str, Any]]]:
+    """The clients of a scenario, of a folder, or of a federation that runs; and the settings that they bring."""
+    if on is None:
+        yield find_clients(scenario, clients, label, drop)
+        return
+    if any((scenario, clients, label, drop)):
+        raise InputError("give either --on FOLDER or clients; with --on, data, label and columns are each silo's own")
+    try:
+        from fedcollab.runtime.flower import connect
+    except ImportError:
+        raise InputError("`--on` needs Flower: pip install 'fedcollab[flower]'") from None
+    with connect(on, names=names) as federation:
+        yield federation, {}
 
 
 def parse_C(value: str) -> float | str:

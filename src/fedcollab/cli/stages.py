@@ -55,7 +55,7 @@ def run(
     from fedcollab.report.terminal import show_run
     from fedcollab.store import RunDirectory
 
-    federation = open_federation(found, settings)
+    federation = open_federation(found, settings, quiet=quiet or as_json)
     origin = (scenario or clients or Path()).resolve()
     out = out or Path("runs") / origin.stem
     asked = {"source": str(origin.name), "label": label, "drop": list(drop), "C": value, **settings}
@@ -68,8 +68,14 @@ def run(
         show_run(fitted, results, page, next_command=f"fedcollab explain {out / 'collaboration.json'}")
 
 
-@click.command(epilog="Example:  fedcollab estimate --clients hospitals/ --label outcome -o distances.json")
+@click.command(
+    epilog="""\b
+Examples:
+  fedcollab estimate --clients hospitals/ --label outcome -o distances.json
+  fedcollab estimate --on federation/ -o runs/h/distances.json"""
+)
 @options.source
+@options.on
 @options.estimation
 @click.option(
     "-o", "--out", required=True, type=click.Path(path_type=Path), help="Where to write the distances (JSON)."
@@ -80,6 +86,7 @@ def estimate(
     clients: Path | None,
     label: str | None,
     drop: tuple[str, ...],
+    on: Path | None,
     out: Path,
     as_json: bool,
     quiet: bool,
@@ -87,21 +94,28 @@ def estimate(
 ) -> None:
     """How different are every two clients' data? Writes a distances file for `fedcollab solve`."""
     check_target(out)
-    found, brought = options.find_clients(scenario, clients, label, drop)
     from fedcollab.distances import estimate_distances
     from fedcollab.progress import bar
     from fedcollab.report.terminal import show_distances
+    from fedcollab.runtime import Runtime
 
-    with bar("distances", quiet=quiet or as_json) as progress:
+    with (
+        options.open_source(scenario, clients, label, drop, on) as (found, brought),
+        bar("distances", quiet=quiet or as_json) as progress,
+    ):
+        settings = with_defaults(settings, brought)
         distances = estimate_distances(
             found,
             method=settings["distance"],
             seed=settings["seed"],
-            scale=brought.get("scale", "auto"),
+            scale=settings["scale"],
+            encoder=settings["encoder"],
             missing_indicators=settings["missing_indicators"],
             test_share=settings["test_share"],
             progress=progress,
         )
+        if isinstance(found, Runtime):
+            begin_run(out.parent, found, settings)
     distances.save(out)
     if as_json:
         options.print_json(options.read_json(out))
@@ -110,9 +124,13 @@ def estimate(
 
 
 @click.command(
-    epilog="Example:  fedcollab train --clients hospitals/ --label outcome --coalitions collaboration.json -o trained/"
+    epilog="""\b
+Examples:
+  fedcollab train --clients hospitals/ --label outcome --coalitions collaboration.json -o trained/
+  fedcollab train --on federation/ --coalitions runs/h/collaboration.json -o runs/h/training/coalitions"""
 )
 @options.source
+@options.on
 @click.option(
     "--coalitions",
     required=True,
@@ -130,6 +148,7 @@ def train(
     clients: Path | None,
     label: str | None,
     drop: tuple[str, ...],
+    on: Path | None,
     coalitions: str,
     out: Path,
     as_json: bool,
@@ -137,20 +156,23 @@ def train(
     **settings: Any,
 ) -> None:
     """Train a federated algorithm inside each coalition; models are saved as safetensors."""
-    found, brought = options.find_clients(scenario, clients, label, drop)
-    settings = with_defaults(settings, brought)
     from fedcollab.clients.schema import federate
     from fedcollab.coalitions import Collaboration
     from fedcollab.progress import bar
     from fedcollab.report.terminal import show_training
     from fedcollab.training import train as run_training
 
-    groups = coalitions if coalitions in ("local", "global") else Collaboration.load(coalitions).coalitions
-    federation = federate(
-        found, scale=settings.pop("scale"), test_share=settings.pop("test_share"), seed=settings["seed"]
-    )
-    with bar("training", quiet=quiet or as_json) as progress:
-        result = run_training(federation, groups, run_dir=out, progress=progress, **settings)
+    ends = ("local", "global")
+    groups: Any = coalitions if coalitions in ends else Collaboration.load(coalitions).coalitions
+    names = None if coalitions in ends else [str(name) for members in groups for name in members]
+    with options.open_source(scenario, clients, label, drop, on, names) as (found, brought):
+        settings = with_defaults(settings, brought)
+        shape = {key: settings.pop(key) for key in ("scale", "test_share")}
+        if isinstance(found, Runtime) and names is not None:
+            adopt_beside(found, Path(coalitions))
+        federation = federate(found, **shape, seed=settings["seed"])
+        with bar("training", quiet=quiet or as_json) as progress:
+            result = run_training(federation, groups, run_dir=out, progress=progress, **settings)
     if as_json:
         options.print_json(options.read_json(out / "training.json"))
     else:
@@ -178,11 +200,12 @@ def report(directory: Path, out: Path | None, figures: Path | None, as_json: boo
             click.echo(f"Figures: {len(drawn)} files in {figures}")
 
 
-def open_federation(clients: Iterable[ClientData], settings: dict[str, Any]) -> Runtime:
+def open_federation(clients: Iterable[ClientData], settings: dict[str, Any], *, quiet: bool = True) -> Runtime:
     """Everything that can be wrong with names and data is found out here, before anything is written."""
     from fedcollab.clients.schema import federate
     from fedcollab.distances import METHODS
     from fedcollab.errors import choose, number
+    from fedcollab.progress import bar
     from fedcollab.training import ALGORITHMS, MODELS
 
     choose("distance", settings["distance"], METHODS)
@@ -191,13 +214,41 @@ def open_federation(clients: Iterable[ClientData], settings: dict[str, Any]) -> 
     number("lr", settings["lr"], above=0)
     for option in ("rounds", "batch_size", "local_epochs"):
         number(option, settings[option], at_least=1, whole=True)
-    return federate(
-        clients,
-        scale=settings["scale"],
-        missing_indicators=settings["missing_indicators"],
-        test_share=settings["test_share"],
-        seed=settings["seed"],
-    )
+    encoder = settings.get("encoder", "none")
+    with bar("encoding", quiet=quiet or encoder == "none") as progress:
+        return federate(
+            clients,
+            scale=settings["scale"],
+            missing_indicators=settings["missing_indicators"],
+            test_share=settings["test_share"],
+            seed=settings["seed"],
+            encoder=encoder,
+            progress=progress,
+        )
+
+
+def begin_run(folder: Path, federation: Runtime, settings: dict[str, Any]) -> None:
+    """Write down what was asked of a federation and what it agreed on, for later stages and for the report.
+
+    Over silos a stage is a run of its own, so the folder is made stage by stage.
+    """
+    from fedcollab.artefact import write_bytes
+    from fedcollab.membership.federation import said
+    from fedcollab.store import RunDirectory, command, now, versions
+
+    assert federation.schema is not None
+    write_bytes(folder / "schema.json", (federation.schema.to_json() + "\n").encode())
+    asked = {"settings": settings, "command": command(), "started": now(), "versions": versions()}
+    RunDirectory(folder).write_config({**asked, "clients": said(federation)})
+
+
+def adopt_beside(federation: Runtime, collaboration: Path) -> None:
+    """Train with the schema that the distances were estimated with, where it lies beside the collaboration."""
+    from fedcollab.membership.federation import adopt, read_schema
+
+    schema = collaboration.parent / "schema.json"
+    if schema.is_file():
+        adopt(federation, read_schema(schema))
 
 
 def all_stages(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -20,10 +20,15 @@ from numpy.typing import NDArray
 
 from fedcollab import seeds
 from fedcollab.clients.data import ClientData, Features, feature_shape, is_table
+from fedcollab.encoders.encoding import Encoding, with_encoder
 from fedcollab.errors import FedcollabWarning, InputError, number
+from fedcollab.progress import Progress, silent
+from fedcollab.runtime.absence import reasons
 from fedcollab.runtime.base import Runtime
 from fedcollab.runtime.message import Message
 from fedcollab.runtime.silo import Arrays, Silo
+
+Moments = tuple[NDArray[np.float64], NDArray[np.float64]]  # a mean each, and how many values it is of
 
 CATEGORIES_AT_MOST = 100
 SCALES = ("auto", "features", "channels", "none")
@@ -47,6 +52,7 @@ class Schema:
     shape        the shape of one prepared sample
     columns      for tables, how each column is encoded; None for arrays
     mean, std    for arrays, one value, or one a feature or channel
+    encoding     the frozen encoder whose features stand for samples when distances are estimated; None: the samples
     """
 
     classes: tuple[int | str, ...]
@@ -57,6 +63,12 @@ class Schema:
     missing_indicators: bool = False
     test_share: float = 0.2
     seed: int = 0
+    encoding: Encoding | None = None
+
+    @property
+    def width(self) -> int:
+        """Numbers that stand for one sample when distances are estimated."""
+        return int(np.prod(self.shape)) if self.encoding is None else self.encoding.width
 
     def apply(self, data: ClientData) -> Arrays:
         """A client's samples as arrays; without a test split of its own it holds one out."""
@@ -107,7 +119,7 @@ class Schema:
     def from_json(cls, text: str) -> Schema:
         """What `to_json` wrote."""
         content: dict[str, Any] = json.loads(text)
-        columns = content.pop("columns")
+        columns, encoding = content.pop("columns"), content.pop("encoding", None)
         if columns is not None:
             columns = tuple(
                 Column(
@@ -119,7 +131,7 @@ class Schema:
                 for c in columns
             )
         listed: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in content.items()}
-        return cls(columns=columns, **listed)
+        return cls(columns=columns, encoding=None if encoding is None else Encoding.of(encoding), **listed)
 
 
 # The client side: only aggregates leave.
@@ -243,14 +255,31 @@ def federate(
     missing_indicators: bool = False,
     test_share: float = 0.2,
     seed: int = 0,
+    encoder: Any = None,
+    progress: Progress = silent,
 ) -> Runtime:
-    """A runtime over these clients, prepared; one that exists is passed through, and prepared once."""
+    """A runtime over these clients, prepared; one that exists is passed through, and prepared once.
+
+    encoder    for distances (see `encoders`); a prepared federation keeps the one it has where this is None
+    progress   of encoding
+    """
     from fedcollab.runtime import connect
 
     federation = connect(clients, runtime, device)
     if federation.schema is None:
         prepare(federation, scale=scale, missing_indicators=missing_indicators, test_share=test_share, seed=seed)
+    if encoder is not None:
+        agree_on_encoder(federation, encoder, progress)
     return federation
+
+
+def agree_on_encoder(runtime: Runtime, encoder: Any, progress: Progress = silent) -> None:
+    """Have every client of a prepared federation see its samples through this encoder when distances are estimated."""
+    assert runtime.schema is not None
+    schema = with_encoder(runtime, runtime.schema, encoder, progress)
+    if schema != runtime.schema:
+        ask_everyone(runtime, "prepare", {"schema": schema.to_json()})
+        runtime.schema = schema
 
 
 def prepare(
@@ -270,43 +299,69 @@ def prepare(
         raise InputError(f"`scale` (={scale!r}) must be one of: {', '.join(SCALES)}")
     number("test_share", test_share, above=0, at_most=0.9)
     common = {"test_share": test_share, "seed": seed}
-    described = runtime.call_all("describe", {"scale": "none", **common})
+    described = ask_everyone(runtime, "describe", {"scale": "none", **common})
     table, shape = _agree(described)
     if table:
         scale = "features"
     elif scale == "auto":
         scale = "features" if len(shape) == 1 else "channels"
-    classes = _classes(described)
     extras: dict[str, Any] = {
         "missing_indicators": missing_indicators,
         "test_share": test_share,
         "seed": seed,
     }
     if table:
-        schema = _table_schema(runtime, described, classes, common, extras)
+        described, schema = _table_schema(runtime, described, common, extras)
     elif scale == "none":
-        schema = Schema(classes, tuple(shape), **extras)
+        schema = Schema(_classes(described), tuple(shape), **extras)
     else:
         if scale == "features" or len(shape) == 3:
-            described = runtime.call_all("describe", {"scale": scale, **common})
-        total = _sum(described, "sum")
-        quantity = sum(reply["quantity"] for reply in described.values())
-        count = quantity * int(np.prod(shape)) / len(total)
-        mean = total / count
-        squares = _sum(runtime.call_all("spread", {"scale": scale, "mean": mean, **common}), "squares")
-        schema = Schema(classes, tuple(shape), None, tuple(mean.tolist()), _deviation(squares / count), **extras)
-    runtime.call_all("prepare", {"schema": schema.to_json()})
-    runtime.schema, runtime.described = schema, described
+            described = ask_everyone(runtime, "describe", {"scale": scale, **common})
+
+        def moments(described: Mapping[str, Message]) -> Moments:
+            sums = total(described, "sum")
+            count = sum(reply["quantity"] for reply in described.values()) * int(np.prod(shape)) / len(sums)
+            return sums / count, np.array(count)
+
+        described, mean, squares = variance(runtime, described, moments, "spread", {"scale": scale, **common})
+        schema = Schema(_classes(described), tuple(shape), None, tuple(mean.tolist()), deviation(squares), **extras)
+    runtime.described = described
+    ask_everyone(runtime, "prepare", {"schema": schema.to_json()})
+    runtime.schema = schema
     return schema
+
+
+def ask_everyone(runtime: Runtime, action: str, message: Message) -> dict[str, Message]:
+    """One round of preparing: whoever does not answer is left out of the federation, with a word about it."""
+    replies = runtime.call_all(action, message, partial=True)
+    if runtime.absent:
+        runtime.leave_out(runtime.absent)
+        warnings.warn(f"left out: {reasons(runtime.absent)}", FedcollabWarning, stacklevel=3)
+    return replies
+
+
+def variance(
+    runtime: Runtime,
+    described: Mapping[str, Message],
+    moments: Callable[[Mapping[str, Message]], Moments],
+    action: str,
+    ask: Message,
+) -> tuple[dict[str, Message], NDArray[np.float64], NDArray[np.float64]]:
+    """Means and variances over those who answer both rounds: with one lost in between, the second is asked again."""
+    while True:
+        mean, count = moments(described)
+        replies = ask_everyone(runtime, action, {**ask, "mean": mean})
+        if len(replies) == len(described):
+            return dict(described), mean, total(replies, "squares") / count
+        described = {name: reply for name, reply in described.items() if name in replies}
 
 
 def _table_schema(
     runtime: Runtime,
     described: Mapping[str, Message],
-    classes: tuple[int | str, ...],
     common: Message,
     extras: dict[str, Any],
-) -> Schema:
+) -> tuple[dict[str, Message], Schema]:
     names = next(iter(described.values()))["shape"]
     for position, name in enumerate(names):
         by_kind = {reply["kinds"][position]: client for client, reply in reversed(list(described.items()))}
@@ -315,19 +370,22 @@ def _table_schema(
                 f"column `{name}` is numeric at client `{by_kind['numeric']}` "
                 f"and text at client `{by_kind['categorical']}`"
             )
-    present = _sum(described, "present")
-    mean = _sum(described, "sum") / np.maximum(present, 1)
-    squares = _sum(runtime.call_all("spread", {"scale": "features", "mean": mean, **common}), "squares")
-    deviation = _deviation(squares / np.maximum(present, 1))
+
+    def moments(described: Mapping[str, Message]) -> Moments:
+        present = np.maximum(total(described, "present"), 1)
+        return total(described, "sum") / present, present
+
+    described, mean, squares = variance(runtime, described, moments, "spread", {"scale": "features", **common})
+    stds = deviation(squares)
     columns = []
     for position, name in enumerate(names):
         if any(reply["kinds"][position] == "categorical" for reply in described.values()):
             union = set().union(*(reply["categories"][position] for reply in described.values()))
             columns.append(Column(name, categories=tuple(sorted(union))))
         else:
-            columns.append(Column(name, float(mean[position]), deviation[position]))
+            columns.append(Column(name, float(mean[position]), stds[position]))
     width = sum((len(c.categories) if c.categories is not None else 1) + extras["missing_indicators"] for c in columns)
-    return Schema(classes, (width,), tuple(columns), **extras)
+    return described, Schema(_classes(described), (width,), tuple(columns), **extras)
 
 
 def _agree(described: Mapping[str, Message]) -> tuple[bool, list[Any]]:
@@ -371,13 +429,13 @@ def _classes(described: Mapping[str, Message]) -> tuple[int | str, ...]:
     return classes
 
 
-def _sum(replies: Mapping[str, Message], key: str) -> NDArray[np.float64]:
+def total(replies: Mapping[str, Message], key: str) -> NDArray[np.float64]:
     """Sum in order of name, so that the order in which clients are given does not matter."""
-    total: NDArray[np.float64] = np.sum([replies[name][key] for name in sorted(replies)], axis=0, dtype=np.float64)
-    return total
+    summed: NDArray[np.float64] = np.sum([replies[name][key] for name in sorted(replies)], axis=0, dtype=np.float64)
+    return summed
 
 
-def _deviation(variance: NDArray[np.float64]) -> tuple[float, ...]:
+def deviation(variance: NDArray[np.float64]) -> tuple[float, ...]:
     """Standard deviations; 1 for a constant, which scaling must leave alone."""
     deviation = np.sqrt(variance)
     return tuple(np.where(deviation > 1e-12, deviation, 1.0).tolist())

@@ -103,8 +103,8 @@ def step(message: Message, silo: Silo) -> Message:
 
 
 def validate(message: Message, silo: Silo) -> Message:
-    """Action `cross-validate`; the plan is forgotten."""
-    part = Part.of(silo.state.pop("cross"))
+    """Action `cross-validate`. The plan stays until the next one: a reply may be lost and asked for again."""
+    part = Part.of(silo.state["cross"])
     return judge(part, torch.from_numpy(np.array(message["w"])).to(silo.device), silo)
 
 
@@ -150,8 +150,7 @@ def judge(part: Part, w: Tensor, silo: Silo) -> Message:
 
 def rows(silo: Silo) -> NDArray[np.float32]:
     """Training features, one row a sample."""
-    x = silo.arrays.x
-    return x.reshape(len(x), -1)
+    return silo.features
 
 
 def tensors(silo: Silo) -> tuple[Tensor, Tensor]:

@@ -143,13 +143,15 @@ def estimate(
 def make_design(request: Request, settings: Settings) -> Design:
     """Sizes, repeats and scales: each from the two clients of the pair alone."""
     least = settings.min_samples
-    norms = request.runtime.call("cross-norm", {name: {"min_samples": least} for name in request.names})
+    norms = dict.fromkeys(request.names, 1.0)  # for those who are lost: their pairs are not used
+    replies = request.ask("cross-norm", {name: {"min_samples": least} for name in request.names})
+    norms |= {name: float(reply["norm"][0]) for name, reply in replies.items()}
     largest = [
         min(*(folding.largest(request.quantity(name), settings.folds) for name in pair), settings.cap)
         for pair in request.pairs
     ]
     sizes = [max(1, size - size % least) for size in largest]  # two sizes differ by the floor or not at all
-    squares = [sum(float(norms[name]["norm"][0]) for name in pair) / 2 for pair in request.pairs]
+    squares = [sum(norms[name] for name in pair) / 2 for pair in request.pairs]
     return Design(
         settings,
         request.classes,
@@ -164,20 +166,23 @@ def make_design(request: Request, settings: Settings) -> Design:
 
 def exchange(design: Design, request: Request) -> Replies:
     """The server side, message by message."""
-    runtime, rows = request.runtime, design.rows()
-    runtime.call("cross-open", {name: part.message() for name, part in design.parts().items()})
+    rows = design.rows()
+    request.ask("cross-open", {name: part.message() for name, part in design.parts().items()})
 
     def step(look: Tensor) -> Tensor:
-        replies = runtime.call("cross-step", {name: {"w": look[mine].numpy()} for name, mine in rows.items()})
+        replies = request.ask("cross-step", {name: {"w": look[mine].numpy()} for name, mine in rows.items()})
         mean = torch.zeros_like(look)
-        for name, mine in rows.items():
-            mean[mine] += torch.from_numpy(replies[name]["w"]) / 2
+        for name, reply in replies.items():
+            mean[rows[name]] += torch.from_numpy(reply["w"]) / 2
         return mean
 
     start = torch.zeros(len(design.models()), *design.shape)
     rounds = design.settings.rounds
     w = accelerate(step, start, rounds, lambda round_: request.progress(round_, rounds))
-    return runtime.call("cross-validate", {name: {"w": w[mine].numpy()} for name, mine in rows.items()})
+    replies = request.ask("cross-validate", {name: {"w": w[mine].numpy()} for name, mine in rows.items()})
+    count = design.settings.replicates
+    shapes = {name: (len(mine), design.head.directions, count) for name, mine in places(design.pairs).items()}
+    return request.expect(replies, "replicates", shapes)
 
 
 def accelerate(
@@ -207,7 +212,8 @@ def conclude(design: Design, replies: Replies, cost: Cost | None) -> Estimate:
         shape = next(iter(replies.values()))[key].shape[1:]
         total[key] = np.zeros((count, *shape))
         for name, mine in places(design.pairs).items():
-            total[key][mine] += replies[name][key]
+            if name in replies:
+                total[key][mine] += replies[name][key]
     best = total["fitted"].argmax(axis=1)
     chosen: dict[str, NDArray[np.float64]] = {key: total[key][np.arange(count), best] for key in keys}
     return Estimate(

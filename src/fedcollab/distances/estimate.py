@@ -35,6 +35,7 @@ def estimate_distances(
     runtime: str = "vectorised",
     device: str = "auto",
     scale: str = "auto",
+    encoder: Any = None,
     missing_indicators: bool = False,
     test_share: float = 0.2,
     only: str | None = None,
@@ -44,7 +45,9 @@ def estimate_distances(
     """How different every two clients' data are, estimated without moving data.
 
     clients    ClientData, or a federation that is prepared already (`runtime` to `test_share` then do not matter)
-    method     a name in `METHODS`; "auto" is "cross"
+    method     a name in `METHODS`; "auto" is "cross", or "few-round" where a round costs seconds (Flower)
+    encoder    a frozen encoder through which the samples (images) are seen: a name such as "efficientnet-lite0", a
+               torch.nn.Module or a function of a batch; None: the samples as they are (a prepared federation's own)
     only       one client's name: its distances to all others; every other pair is left unobserved
     progress   called with (done, total)
     options    settings of the method; an unknown one lists those there are
@@ -52,6 +55,8 @@ def estimate_distances(
     The result is in the order of `clients`. An estimate depends on the two clients of the pair, the schema and the
     seed alone: it is the same with `only`, in another order, and in every runtime.
     """
+    if method == "auto" and isinstance(clients, Runtime) and clients.few_rounds:
+        method = "few-round"
     estimator = choose("method", method, METHODS)
     known = [
         name
@@ -70,6 +75,8 @@ def estimate_distances(
         missing_indicators=missing_indicators,
         test_share=test_share,
         seed=seed,
+        encoder=encoder,
+        progress=progress,
     )
     names = federation.names if isinstance(listed, Runtime) else tuple(client.name for client in listed)
     if only is not None and only not in names:
@@ -81,6 +88,8 @@ def estimate_distances(
         _add(federation.cost, found.cost)
     moved = _difference(federation.cost, before)
     settings = {"seed": seed, **found.settings}
+    if federation.schema is not None and federation.schema.encoding is not None:
+        settings["encoder"] = federation.schema.encoding.encoder
     return assemble(request, replace(found, settings=settings), names, method=_plain(method), cost=moved)
 
 

@@ -76,7 +76,7 @@ def estimate(
     settings = Settings(labels, width, folds, ridge, replicates, min_samples, asked)
     w = train(request, settings)
     mine = places(request.pairs)
-    replies = request.runtime.call(
+    replies = request.ask(
         "few-validate",
         {
             name: {
@@ -88,8 +88,8 @@ def estimate(
         },
     )
     total: Floats = np.zeros((len(request.pairs), 2 + replicates))
-    for name, own in mine.items():
-        found = replies[name]["found"]
+    for name, reply in replies.items():
+        found, own = reply["found"], mine[name]
         total[own] += noisy_summary(found[:, 0], request, name, asked["noise"], replicates) if asked else found
     return Estimate(
         values=total[:, 0] - 1.0,
@@ -106,12 +106,15 @@ def train(request: Request, settings: Settings) -> NDArray[np.float32]:
     classes = request.classes if settings.labels else 1
     plan: Message = {"seed": request.seed, "width": settings.width, "folds": folds, "classes": classes}
     plan |= {"min_samples": settings.min_samples, "privacy": asked}
-    replies = request.runtime.call("few-moments", dict.fromkeys(request.names, plan))
+    replies = request.ask("few-moments", dict.fromkeys(request.names, plan))
+    side = min(settings.width, request.features) + 1
+    replies = request.expect(replies, "m", dict.fromkeys(replies, (folds, classes, side * (side + 1) // 2)))
     training = {name: train_moments(reply["m"], request.quantity(name)) for name, reply in replies.items()}
     sizes = [folding.largest(min(request.quantity(name) for name in pair), folds) for pair in request.pairs]
-    side = next(iter(training.values())).shape[-1]
-    w = np.empty((len(request.pairs), folds, classes, side), dtype=np.float32)
+    w = np.zeros((len(request.pairs), folds, classes, side), dtype=np.float32)
     for position, (first, second) in enumerate(request.pairs):
+        if first not in training or second not in training:
+            continue
         penalty = settings.ridge / sizes[position]
         if asked:
             left = [folding.largest(request.quantity(name), folds) for name in (first, second)]

@@ -40,7 +40,7 @@ def moments(message: Message, silo: Silo) -> Message:
 
 def validate(message: Message, silo: Silo) -> Message:
     """Action `few-validate`: weights (pairs, folds, labels, d + 1) -> accuracy, variance, replicates (pairs, 2 + R)."""
-    plan = silo.state.pop("few")
+    plan = silo.state["few"]
     right = hits(plan, np.asarray(message["w"], dtype=np.float64), message["targets"], silo)
     if plan["privacy"]:
         accuracy = right.mean(axis=1)

@@ -44,9 +44,12 @@ def estimate(request: Request, *, least: int = 3, min_samples: int = 1) -> Estim
     number("least", least, at_least=2, whole=True)
     number("min_samples", min_samples, at_least=1, whole=True)
     message: Message = {"classes": request.classes, "least": least, "min_samples": min_samples}
-    replies = request.runtime.call("prototype-means", dict.fromkeys(request.names, message))
+    replies = request.ask("prototype-means", dict.fromkeys(request.names, message))
     values = []
     for position, (a, b) in enumerate(request.pairs):
+        if a not in replies or b not in replies:
+            values.append(np.nan)
+            continue
         cost = class_costs(replies[a], replies[b])
         p, q = (label_counts(request, name) / request.quantity(name) for name in (a, b))
         values.append(transport(p, q, cost))

@@ -16,7 +16,7 @@ def write(directory: str | Path, out: str | Path | None = None) -> Path:
 
     One self-contained file: it opens from disk, asks no network, and may be forwarded.
     """
-    _need_charts()
+    need_charts()
     from fedcollab.report.document import render
     from fedcollab.report.run import read_run
 
@@ -32,17 +32,17 @@ def write_figures(
     directory: str | Path, folder: str | Path, formats: Sequence[str] = ("png", "svg", "pdf")
 ) -> list[Path]:
     """Write every picture that a run can show, in every format, and return where."""
-    _need_charts()
+    need_charts()
     from fedcollab.report.figures import save_figures
     from fedcollab.report.run import read_run
 
     return save_figures(read_run(directory), Path(folder), formats)
 
 
-def _need_charts() -> None:
+def need_charts() -> None:
     """Say how to get the optional packages where they are missing."""
     from importlib.util import find_spec
 
     missing = [name for name in ("altair", "vl_convert") if find_spec(name) is None]
     if missing:
-        raise InputError(f"the report needs {' and '.join(missing)}: pip install 'fedcollab[report]'")
+        raise InputError(f"the pictures need {' and '.join(missing)}: pip install 'fedcollab[report]'")

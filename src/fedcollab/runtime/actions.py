@@ -24,6 +24,8 @@ ACTIONS: dict[str, str] = {
     "describe": "fedcollab.clients.schema:describe_client",
     "spread": "fedcollab.clients.schema:spread_client",
     "prepare": "fedcollab.clients.schema:prepare_client",
+    "encode": "fedcollab.encoders.encoding:encode_client",
+    "encode-spread": "fedcollab.encoders.encoding:encode_spread_client",
     "fingerprint": "fedcollab.membership.federation:fingerprint_client",
     "train": "fedcollab.training.client:train_client",
     "evaluate": "fedcollab.training.client:evaluate_client",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import MutableMapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcollab.errors import InputError
+from fedcollab.runtime.floors import NO_FLOORS, Floors
 from fedcollab.runtime.message import Message
+
+__all__ = ["NO_FLOORS", "Arrays", "Floors", "Silo"]
 
 if TYPE_CHECKING:
     from fedcollab.clients.data import ClientData
@@ -26,19 +30,6 @@ class Arrays:
     y_test: NDArray[np.int64]
 
 
-@dataclass(frozen=True)
-class Floors:
-    """What a silo insists on, whatever the server asks: see `distances.floor`.
-
-    min_samples   the fewest samples that a number leaving the silo is made of
-    """
-
-    min_samples: int = 10
-
-
-NO_FLOORS = Floors(min_samples=1)  # in-process runtimes: whoever runs them holds the data of all clients anyway
-
-
 @dataclass(eq=False)
 class Silo:
     """What a client-side action works on.
@@ -50,10 +41,11 @@ class Silo:
     """
 
     data: ClientData
-    state: dict[str, Message] = field(default_factory=dict)
+    state: MutableMapping[str, Message] = field(default_factory=dict)
     device: str = "cpu"
     floors: Floors = field(default_factory=Floors)
     _arrays: tuple[str, Arrays] | None = None
+    _features: tuple[str, NDArray[np.float32]] | None = None
 
     @property
     def name(self) -> str:
@@ -72,9 +64,25 @@ class Silo:
         """The data prepared by the schema that the federation agreed on (see `clients.schema`)."""
         from fedcollab.clients.schema import Schema
 
-        if "prepare" not in self.state:
-            raise InputError(f"client `{self.name}` has not been prepared; call `clients.schema.prepare` first")
-        text = self.state["prepare"]["schema"]
+        text = self._schema()
         if self._arrays is None or self._arrays[0] != text:
             self._arrays = (text, Schema.from_json(text).apply(self.data))
         return self._arrays[1]
+
+    @property
+    def features(self) -> NDArray[np.float32]:
+        """Training samples as distances see them, one row a sample: through the schema's encoder where it has one."""
+        from fedcollab.clients.schema import Schema
+
+        text, x = self._schema(), self.arrays.x
+        if self._features is None or self._features[0] != text:
+            encoding = Schema.from_json(text).encoding
+            rows = x.reshape(len(x), -1) if encoding is None else encoding.apply(x, self.device)
+            self._features = (text, rows)
+        return self._features[1]
+
+    def _schema(self) -> str:
+        if "prepare" not in self.state:
+            raise InputError(f"client `{self.name}` has not been prepared; call `clients.schema.prepare` first")
+        text: str = self.state["prepare"]["schema"]
+        return text

@@ -5,12 +5,12 @@ It is the reference that the other runtimes must equal: the vectorised one in ev
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from fedcollab.clients.data import ClientData
-from fedcollab.runtime.actions import find
 from fedcollab.runtime.base import Runtime, check_clients
-from fedcollab.runtime.message import Message, pack, unpack
+from fedcollab.runtime.message import Message, pack, receive, unpack
+from fedcollab.runtime.serve import serve
 from fedcollab.runtime.silo import NO_FLOORS, Silo
 
 Spy = Callable[[str, str, bytes, bytes], None]
@@ -31,6 +31,18 @@ class Wire(Runtime):
         self._spy = spy
         self.bytes_on_wire = 0
 
+    def states(self) -> dict[str, dict[str, Message]]:
+        """What each client keeps of its training."""
+        return {
+            name: {key: unpack(kept) for key, kept in state.items() if key.startswith("train")}
+            for name, state in self._state.items()
+        }
+
+    def restore(self, states: Mapping[str, Mapping[str, Message]]) -> None:
+        """Have clients keep what `states` gave."""
+        for name, kept in states.items():
+            self._state[name].update({key: pack(value) for key, value in kept.items()})
+
     def _call(self, action: str, messages: dict[str, Message]) -> dict[str, Message]:
         replies = {}
         for name, message in messages.items():
@@ -39,13 +51,13 @@ class Wire(Runtime):
             self.bytes_on_wire += len(sent) + len(returned)
             if self._spy is not None:
                 self._spy(action, name, sent, returned)
-            replies[name] = unpack(returned)
+            replies[name] = receive(returned)
         return replies
 
     def _serve(self, action: str, name: str, content: bytes) -> bytes:
         """The client's side of one call: bytes in, bytes out, state read from and written back to bytes."""
-        state = {key: unpack(value) for key, value in self._state[name].items()}
-        silo = Silo(self._data[name], state, self.device, NO_FLOORS)
-        reply = find(action)(unpack(content), silo)
+        kept: dict[str, Message] = {key: unpack(value) for key, value in self._state[name].items()}
+        silo = Silo(self._data[name], kept, self.device, NO_FLOORS)
+        reply = serve(action, content, silo)
         self._state[name] = {key: pack(value) for key, value in silo.state.items()}
-        return pack(reply)
+        return reply

@@ -14,7 +14,7 @@ from fedcollab.scenarios.scenario import Scenario, label_shares, make_clients
 from fedcollab.scenarios.sizes import PerClient, Sizes, block_types, default_sizes, per_client
 
 PIXELS = {**label.SETTINGS, "C": 8.0}
-SETTINGS = {**PIXELS, "model": "resnet18", "lr": 0.001, "discriminator_lr": 0.05, "encoder": "resnet18"}
+SETTINGS = {**PIXELS, "model": "resnet18", "lr": 0.001, "discriminator_lr": 0.05, "encoder": "efficientnet-lite0"}
 
 SIZES: dict[str, Sizes] = {  # small clients keep e^-3 of their training samples, rounded per label
     "cifar-100": ((2500, 2500, 120, 120), 500),

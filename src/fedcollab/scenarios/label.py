@@ -28,7 +28,7 @@ SETTINGS = {
     "local_epochs": 1,
     "C": 10.0,
     "discriminator_lr": 0.01,
-    "encoder": "pixels",
+    "encoder": "none",
 }
 
 SIZES: dict[str, Sizes] = {

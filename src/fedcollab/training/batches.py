@@ -12,6 +12,8 @@ from torch import Tensor
 
 from fedcollab import seeds
 
+AHEAD_BYTES = 1 << 20  # samples of one client that are fetched at a time
+
 
 @dataclass(frozen=True, eq=False)
 class Batch:
@@ -70,27 +72,35 @@ def plan(
 def stacked(x: Sequence[Tensor], y: Sequence[Tensor], plans: Sequence[Sequence[NDArray[np.int64]]]) -> Iterator[Batch]:
     """Batch after batch for a stack of clients, those with most steps first; the stack shrinks as clients finish.
 
-    The tensors of a batch are overwritten by the next one.
+    Some steps' samples are fetched at a time. The tensors of a batch are overwritten by a later one.
     """
     lengths = [len(steps) for steps in plans]
     width = max(len(step) for steps in plans for step in steps)
     device = x[0].device
-    rows = [[torch.from_numpy(step).to(device) for step in steps] for steps in plans]
-    xs = torch.zeros((len(x), width, *x[0].shape[1:]), device=device)
-    ys = torch.zeros((len(x), lengths[0], width), dtype=torch.int64, device=device)
-    for client, steps in enumerate(rows):
-        for step, chosen in enumerate(steps):
-            ys[client, step, : len(chosen)] = y[client][chosen]
-    slots: dict[tuple[int, int], Tensor] = {}
+    rows = [torch.from_numpy(_padded(steps, width)).to(device) for steps in plans]
+    ys = torch.zeros((len(x), lengths[0] * width), dtype=torch.int64, device=device)
+    for client, chosen in enumerate(rows):
+        torch.index_select(y[client], 0, chosen, out=ys[client, : len(chosen)])
+    ahead = min(lengths[0], max(1, AHEAD_BYTES // (4 * width * x[0][0].numel())))
+    xs = torch.zeros((len(x), ahead * width, *x[0].shape[1:]), device=device)
     known: dict[tuple[int, ...], Tensor] = {}
     for step in range(lengths[0]):
+        start, place = step * width, step % ahead * width
+        if not place:
+            for client, length in enumerate(lengths):
+                count = min(ahead, length - step) * width
+                if count > 0:
+                    torch.index_select(x[client], 0, rows[client][start : start + count], out=xs[client, :count])
         sizes = tuple(len(steps[step]) for steps, length in zip(plans, lengths, strict=True) if length > step)
-        for client, size in enumerate(sizes):
-            slot = slots.get((client, size))
-            if slot is None:
-                slot = slots[client, size] = xs[client, :size]
-            torch.index_select(x[client], 0, rows[client][step], out=slot)
         if sizes not in known:
             known[sizes] = shares(sizes, max(sizes), device)
         active, most = len(sizes), max(sizes)
-        yield Batch(xs[:active, :most], ys[:active, step, :most], known[sizes], sizes)
+        yield Batch(xs[:active, place : place + most], ys[:active, start : start + most], known[sizes], sizes)
+
+
+def _padded(steps: Sequence[NDArray[np.int64]], width: int) -> NDArray[np.int64]:
+    """One row number after the other, `width` a step; shorter steps are filled up with row 0, which weighs nothing."""
+    rows = np.zeros((len(steps), width), dtype=np.int64)
+    for row, step in zip(rows, steps, strict=True):
+        row[: len(step)] = step
+    return rows.reshape(-1)

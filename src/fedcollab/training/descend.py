@@ -71,7 +71,7 @@ def descend(
         algorithm.step(*view, grad, batch)
     steps = torch.tensor([[float(len(steps))] for steps in plans], device=w.device)
     reply = algorithm.reply(w, message, state, steps, setting.lr)
-    loss = (grad.loss.double() / grad.calls.clamp(min=1)).numpy()
+    loss = grad.mean_loss.numpy()
     return _unstack(reply, len(clients)), _unstack(state, len(clients)), loss
 
 

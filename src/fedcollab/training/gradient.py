@@ -13,6 +13,7 @@ With z_l = h_{l-1} W_l^T + b_l, h_l = relu(z_l), softmax output p and one-hot la
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
@@ -24,22 +25,25 @@ from fedcollab.training.batches import Batch
 if TYPE_CHECKING:
     from fedcollab.training.models import Network
 
-Layers = list[tuple[Tensor, Tensor]]
 _relu_backward = torch.ops.aten.threshold_backward
 
 
 class Gradient(ABC):
     """The gradient oracle that an algorithm's hooks are given.
 
-    lr      the learning rate of `descend`
-    loss    [K] sum of the training loss at every point where a gradient was taken; `calls` says how many there were
+    lr          the learning rate of `descend`
+    mean_loss   [K] mean training loss over the points where a gradient was taken; 0 where none was
     """
 
     def __init__(self, network: Network, lr: float, clients: int = 1) -> None:
         self.network = network
         self.lr = lr
-        self.loss = torch.zeros(clients)
-        self.calls = torch.zeros(clients)
+        self.clients = clients
+
+    @property
+    @abstractmethod
+    def mean_loss(self) -> Tensor:
+        """Computed when asked for: a step keeps only what it needs."""
 
     @abstractmethod
     def __call__(self, w: Tensor, batch: Batch) -> Tensor:
@@ -54,22 +58,44 @@ class Gradient(ABC):
         """The model's outputs, [n, classes], for one client's weights [P]."""
 
 
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """A layer's weights as the products take them, all views of the flat weights."""
+
+    weight: Tensor  # [K, out, in]
+    turned: Tensor  # [K, in, out]
+    bias: Tensor  # [K, 1, out]
+
+
 class Dense(Gradient):
-    """Fully connected layers with ReLU between them."""
+    """Fully connected layers with ReLU between them.
+
+    Every call from Python takes the interpreter's lock, for which the threads of other clients wait: views are made
+    once and kept, sums over a batch are products with a row of ones, and the loss is worked out at the end.
+    """
 
     _known: ClassVar[int] = 4
 
     def __init__(self, network: Network, lr: float, clients: int = 1) -> None:
         super().__init__(network, lr, clients)
-        self._cache: dict[int, tuple[Tensor, Layers]] = {}
+        self._cache: dict[int, tuple[Tensor, list[Layer]]] = {}
+        self._constants: dict[int, tuple[Tensor, Tensor, Tensor]] = {}
+        self._seen: list[tuple[Tensor, Tensor]] = []
+
+    @property
+    def mean_loss(self) -> Tensor:
+        """From each step's log-probabilities of the true labels."""
+        loss, calls = torch.zeros(self.clients, dtype=torch.float64), torch.zeros(self.clients)
+        for log_p, share in self._seen:
+            loss[: len(share)] -= (log_p * share).sum((1, 2)).cpu()
+            calls[: len(share)] += 1
+        return loss / calls.clamp(min=1)
 
     def __call__(self, w: Tensor, batch: Batch) -> Tensor:
         """By hand."""
         gradient = torch.empty_like(w)
         gradient[:, self.network.parameters :] = 0
-        for (weight, bias), (h, delta) in zip(self._views(gradient), self._backward(w, batch), strict=True):
-            weight.baddbmm_(delta.transpose(1, 2), h, beta=0)
-            torch.sum(delta, 1, out=bias)
+        self._update(gradient, self._backward(w, batch), batch, beta=0, alpha=1)
         return gradient
 
     def descend(self, w: Tensor, batch: Batch, extra: Tensor | None = None, *, lr: float | None = None) -> None:
@@ -78,21 +104,18 @@ class Dense(Gradient):
         parts = self._backward(w, batch)
         if extra is not None:
             w.sub_(extra, alpha=lr)
-        for (weight, bias), (h, delta) in zip(self._views(w), parts, strict=True):
-            weight.baddbmm_(delta.transpose(1, 2), h, alpha=-lr)
-            bias.sub_(delta.sum(1), alpha=lr)
+        self._update(w, parts, batch, beta=1, alpha=-lr)
 
     def logits(self, w: Tensor, x: Tensor) -> Tensor:
         """Layer after layer."""
         h = x.flatten(1)
-        w = w[None]
-        layers = self._views(w)
-        for weight, bias in layers[:-1]:
-            h = torch.addmm(bias[0], h, weight[0].T).relu_()
-        return torch.addmm(layers[-1][1][0], h, layers[-1][0][0].T)
+        layers = self._layers(w[None])
+        for layer in layers[:-1]:
+            h = torch.addmm(layer.bias[0], h, layer.turned[0]).relu_()
+        return torch.addmm(layers[-1].bias[0], h, layers[-1].turned[0])
 
-    def _views(self, w: Tensor) -> Layers:
-        """Weight [K, out, in] and bias [K, out] of each layer, as views of `w`; kept, since steps repeat."""
+    def _layers(self, w: Tensor) -> list[Layer]:
+        """Views of `w`, kept, since steps repeat."""
         known = self._cache.get(id(w))
         if known is not None:
             return known[1]
@@ -101,27 +124,44 @@ class Dense(Gradient):
         count, start, layers = len(w), 0, []
         for before, after in self.network.widths:
             middle, stop = start + before * after, start + (before + 1) * after
-            layers.append((w[:, start:middle].view(count, after, before), w[:, middle:stop]))
+            weight = w[:, start:middle].view(count, after, before)
+            layers.append(Layer(weight, weight.transpose(1, 2), w[:, None, middle:stop]))
             start = stop
         self._cache[id(w)] = (w, layers)
         return layers
 
+    def _ones(self, share: Tensor) -> tuple[Tensor, Tensor]:
+        """-share [K, B, 1] and ones [K, 1, B], kept, since few kinds of batches come again and again."""
+        known = self._constants.get(id(share))
+        if known is None:
+            if len(self._constants) == self._known:
+                self._constants.clear()
+            known = self._constants[id(share)] = (share, -share, torch.ones_like(share).transpose(1, 2))
+        return known[1:]
+
+    def _update(
+        self, target: Tensor, parts: list[tuple[Tensor, Tensor]], batch: Batch, *, beta: float, alpha: float
+    ) -> None:
+        """In place: target <- beta target + alpha gradient."""
+        ones = self._ones(batch.share)[1]
+        for layer, (h, delta) in zip(self._layers(target), parts, strict=True):
+            layer.weight.baddbmm_(delta.transpose(1, 2), h, beta=beta, alpha=alpha)
+            layer.bias.baddbmm_(ones, delta, beta=beta, alpha=alpha)
+
     def _backward(self, w: Tensor, batch: Batch) -> list[tuple[Tensor, Tensor]]:
         """Each layer's input and delta. `w` is not changed."""
-        layers = self._views(w)
+        layers = self._layers(w)
         inputs = [batch.x.flatten(2)]
-        for weight, bias in layers[:-1]:
-            inputs.append(torch.baddbmm(bias.unsqueeze(1), inputs[-1], weight.transpose(1, 2)).relu_())
-        weight, bias = layers[-1]
-        log_p = torch.log_softmax(torch.baddbmm(bias.unsqueeze(1), inputs[-1], weight.transpose(1, 2)), 2)
+        for layer in layers[:-1]:
+            inputs.append(torch.baddbmm(layer.bias, inputs[-1], layer.turned).relu_())
+        log_p = torch.log_softmax(torch.baddbmm(layers[-1].bias, inputs[-1], layers[-1].turned), 2)
         label = batch.y.unsqueeze(2)
-        self.loss[: len(w)] -= (log_p.gather(2, label) * batch.share).sum((1, 2)).cpu()
-        self.calls[: len(w)] += 1
-        delta = log_p.exp_().scatter_add_(2, label, torch.full_like(batch.share, -1.0)).mul_(batch.share)
+        self._seen.append((log_p.gather(2, label), batch.share))
+        delta = log_p.exp_().mul_(batch.share).scatter_add_(2, label, self._ones(batch.share)[0])
         parts = [(inputs[-1], delta)]
-        for layer in range(len(layers) - 1, 0, -1):
-            delta = _relu_backward(torch.bmm(delta, layers[layer][0]), inputs[layer], 0)
-            parts.append((inputs[layer - 1], delta))
+        for depth in range(len(layers) - 1, 0, -1):
+            delta = _relu_backward(torch.bmm(delta, layers[depth].weight), inputs[depth], 0)
+            parts.append((inputs[depth - 1], delta))
         return parts[::-1]
 
 
@@ -132,6 +172,16 @@ class Automatic(Gradient):
     them, and no gradient or proximal term touches them. A batch of one sample, from which batch-norm can learn
     nothing, is skipped by modules that have it.
     """
+
+    def __init__(self, network: Network, lr: float, clients: int = 1) -> None:
+        super().__init__(network, lr, clients)
+        self._loss = torch.zeros(clients, dtype=torch.float64)
+        self._calls = torch.zeros(clients)
+
+    @property
+    def mean_loss(self) -> Tensor:
+        """Added up step by step."""
+        return self._loss / self._calls.clamp(min=1)
 
     def __call__(self, w: Tensor, batch: Batch) -> Tensor:
         """By autograd."""
@@ -165,8 +215,8 @@ class Automatic(Gradient):
         with torch.enable_grad():
             loss = functional.cross_entropy(module(_fast(batch.x[row, :size])), batch.y[row, :size])
             grads = torch.autograd.grad(loss, list(module.parameters()))
-        self.loss[row] += loss.detach().cpu()
-        self.calls[row] += 1
+        self._loss[row] += loss.item()
+        self._calls[row] += 1
         return list(grads)
 
 

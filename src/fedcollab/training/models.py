@@ -18,9 +18,9 @@ import torch
 from torch import Tensor, nn
 
 from fedcollab import seeds
+from fedcollab.encoders.resnet import resnet18
 from fedcollab.errors import InputError, choose, number
 from fedcollab.training.hooks import check_options
-from fedcollab.training.resnet import resnet18
 
 Factory = Callable[..., nn.Module]
 
@@ -42,7 +42,10 @@ def logistic(shape: Sequence[int], classes: int) -> nn.Module:
 
 
 def cnn(shape: Sequence[int], classes: int, channels: Sequence[int] = (32, 64, 64), width: int = 64) -> nn.Module:
-    """The paper's five layers: 3x3 convolutions of 32, 64, 64 with max-pool 2 after the first two, dense 64, dense."""
+    """The paper's five layers: 3x3 convolutions of 32, 64, 64 with max-pool 2 after the first two, dense 64, dense.
+
+    ReLU comes after the pooling: max(relu(.)) = relu(max(.)), with the same gradients, on a quarter of the values.
+    """
     if len(shape) != 3 or min(shape[1:]) < 18:
         raise InputError(
             f"model 'cnn' needs images of at least 18 x 18 (channels first); the clients have {tuple(shape)}"
@@ -50,8 +53,8 @@ def cnn(shape: Sequence[int], classes: int, channels: Sequence[int] = (32, 64, 6
     first, second, third = channels
     height, breadth = (((side - 2) // 2 - 2) // 2 - 2 for side in shape[1:])
     return nn.Sequential(
-        nn.Conv2d(shape[0], first, 3), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Conv2d(first, second, 3), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(shape[0], first, 3), nn.MaxPool2d(2), nn.ReLU(),
+        nn.Conv2d(first, second, 3), nn.MaxPool2d(2), nn.ReLU(),
         nn.Conv2d(second, third, 3), nn.ReLU(), nn.Flatten(),
         nn.Linear(third * height * breadth, width), nn.ReLU(), nn.Linear(width, classes),
     )  # fmt: skip
@@ -168,6 +171,16 @@ class Network:
                 f"{where} gives output {got} for 2 samples; the labels need {wanted}, one score for each of "
                 f"{spec['classes']} classes"
             )
+
+
+def size_of(text: str) -> int:
+    """The length of a network's flat vector, without making room for it."""
+    spec = json.loads(text)
+    factory = choose("model", spec["name"], MODELS)
+    with torch.device("meta"):
+        module = _build(factory, spec["name"], spec["shape"], spec["classes"], spec["options"])
+    values = [*module.parameters(), *(value for value in module.buffers() if value.is_floating_point())]
+    return -(-sum(value.numel() for value in values) // ALIGN) * ALIGN
 
 
 def _build(factory: Factory, name: str, shape: Sequence[int], classes: int, options: Mapping[str, Any]) -> nn.Module:

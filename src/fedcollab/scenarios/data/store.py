@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from fedcollab.artefact import read_json, write_json
 from fedcollab.errors import InputError, choose
+from fedcollab.folders import cache_folder, own_folder
 from fedcollab.progress import bar
 from fedcollab.scenarios.data.base import Arrays, DataSet, Images, Say, silent
 from fedcollab.scenarios.data.cifar10 import CIFAR_10
@@ -37,18 +38,6 @@ class Place:
 
     kind: str
     path: Path | None
-
-
-def own_folder() -> Path | None:
-    """The user's own data folder, if FEDCOLLAB_DATA names one."""
-    value = os.environ.get("FEDCOLLAB_DATA", "").strip()
-    return Path(value).expanduser() if value else None
-
-
-def cache_folder() -> Path:
-    """`fedcollab` in the user's cache folder (XDG_CACHE_HOME, or LOCALAPPDATA on Windows, or ~/.cache)."""
-    base = os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA")
-    return (Path(base) if base else Path.home() / ".cache") / "fedcollab"
 
 
 def place(name: str) -> Place | None:

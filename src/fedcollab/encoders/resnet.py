@@ -1,4 +1,4 @@
-"""ResNet-18, with torchvision's parameter names, so that its ImageNet weights fit.
+"""ResNet-18, with torchvision's parameter names, so that its ImageNet weights fit: as a model, and as an encoder.
 
 He, Zhang, Ren, Sun: Deep residual learning for image recognition. CVPR 2016, Table 1.
 
@@ -8,7 +8,6 @@ Weights come from the first of: the safetensors file given as `weights`; `resnet
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,7 +18,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from fedcollab.errors import InputError
+from fedcollab.encoders.pixels import Pixels, channels_last, pooled
+from fedcollab.errors import InputError, number
+from fedcollab.folders import own_folder
 
 FILE = "resnet18.safetensors"
 
@@ -62,11 +63,30 @@ class ResNet18(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Scores of the classes."""
-        h = self.maxpool(torch.relu(self.bn1(self.conv1(x))))
-        for index in range(1, 5):
-            h = getattr(self, f"layer{index}")(h)
-        scores: Tensor = self.fc(h.mean((2, 3)))
+        scores: Tensor = self.fc(self.maps(x, 4).mean((2, 3)))
         return scores
+
+    def maps(self, x: Tensor, layer: int) -> Tensor:
+        """(n, c, h, w) after layer 1, 2, 3 or 4."""
+        h: Tensor = self.maxpool(torch.relu(self.bn1(self.conv1(x))))
+        for index in range(1, layer + 1):
+            h = getattr(self, f"layer{index}")(h)
+        return h
+
+
+class ResNet18Encoder(nn.Module):
+    """Features of one layer of the pretrained network, averaged over the image or over a grid of parts."""
+
+    def __init__(self, network: ResNet18, layer: int, size: int, pool: int) -> None:
+        super().__init__()
+        self.pixels = Pixels(size)
+        self.network = network
+        channels_last(network)
+        self.layer, self.pool = layer, pool
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(n, features)."""
+        return pooled(self.network.maps(self.pixels(x), self.layer), self.pool)
 
 
 def resnet18(shape: Sequence[int], classes: int, weights: str = "auto") -> nn.Module:
@@ -74,22 +94,42 @@ def resnet18(shape: Sequence[int], classes: int, weights: str = "auto") -> nn.Mo
     if len(shape) != 3:
         raise InputError(f"model 'resnet18' needs images (channels first); the clients have {tuple(shape)}")
     module = ResNet18(shape[0], classes)
-    found, source = _weights(weights)
-    if found is not None and shape[0] == 3:
-        kept = {key: value for key, value in found.items() if not key.startswith("fc.")}
-        missing, unexpected = module.load_state_dict(kept, strict=False)
-        wrong = [key for key in (*missing, *unexpected) if not key.startswith("fc.")]
-        if wrong:
-            raise InputError(f"`weights` (={weights!r}) are not ResNet-18's: {wrong[0]} does not fit")
-        module.weights_from = source
+    if shape[0] == 3:
+        _load(module, weights)
     return module
+
+
+def resnet18_encoder(layer: int = 4, size: int = 64, pool: int = 1, weights: str = "auto") -> nn.Module:
+    """The paper's encoder (512 features after layer 4), where ImageNet weights are on this machine."""
+    layer = int(number("layer", layer, at_least=1, at_most=4, whole=True))
+    network = ResNet18(3, 1)
+    _load(network, weights)
+    if network.weights_from == "seed":
+        raise InputError(
+            f"`encoder` (='resnet18') needs ImageNet weights: torchvision with its download, or {FILE} in the folder "
+            "that FEDCOLLAB_DATA names; without them: efficientnet-lite0"
+        )
+    return ResNet18Encoder(network, layer, size, int(number("pool", pool, at_least=1, at_most=8, whole=True)))
+
+
+def _load(module: ResNet18, weights: str) -> None:
+    """Put pretrained weights into all but the last layer, where there are some."""
+    found, source = _weights(weights)
+    if found is None:
+        return
+    kept = {key: value for key, value in found.items() if not key.startswith("fc.")}
+    missing, unexpected = module.load_state_dict(kept, strict=False)
+    wrong = [key for key in (*missing, *unexpected) if not key.startswith("fc.")]
+    if wrong:
+        raise InputError(f"`weights` (={weights!r}) are not ResNet-18's: {wrong[0]} does not fit")
+    module.weights_from = source
 
 
 def _weights(weights: str) -> tuple[dict[str, Any] | None, str]:
     if weights == "none":
         return None, "seed"
-    folder = os.environ.get("FEDCOLLAB_DATA")
-    path = Path(weights) if weights != "auto" else Path(folder) / FILE if folder else None
+    folder = own_folder()
+    path = Path(weights) if weights != "auto" else folder / FILE if folder else None
     if path is not None and (weights != "auto" or path.exists()):
         try:
             return load_file(path), f"file {path.name}"

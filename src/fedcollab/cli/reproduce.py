@@ -1,0 +1,202 @@
+"""`fedcollab reproduce`: the paper's tables and figures, one name each."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fedcollab.cli import options
+from fedcollab.errors import InputError, choose
+
+if TYPE_CHECKING:
+    from fedcollab.reproduce.experiment import Experiment
+    from fedcollab.reproduce.lab import Lab
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  fedcollab reproduce --list
+  fedcollab reproduce table-1 --quick
+  fedcollab reproduce table-1 --scenario label-shift --seeds 5
+  fedcollab reproduce table-2 --methods ifca,kmeans --cells-only"""
+)
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option("--list", "listed", is_flag=True, help="Every name, what it shows, and how long it takes.")
+@click.option(
+    "--scenario", multiple=True, help="label-shift, feature-shift or concept-shift; repeatable.  [default: all]"
+)
+@click.option("--methods", help="Only these methods (fedavg,ifca,...), separated by commas.")
+@click.option("--seeds", type=click.IntRange(1, 20), help="Seeds 0 to N - 1.  [default: as docs/results.md]")
+@click.option("--rounds", type=click.IntRange(1), help="Rounds of training.  [default: as docs/results.md]")
+@click.option("--quick", is_flag=True, help="Minutes: fewer rounds and seeds; what was reduced is said.")
+@click.option("--tiny", is_flag=True, hidden=True, help="Seconds, on digits: for tests.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder for cells, tables and figures.  [default: results]",
+)
+@click.option("--jobs", type=click.IntRange(1), help="Cells at a time, one core each.  [default: the cores there are]")
+@click.option("--cells-only", is_flag=True, help="Compute cells, write no tables: for several commands at a time.")
+@click.option("--fresh", is_flag=True, help="Compute cells again that are there.")
+@click.option("--write-docs", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
+              help="Compute nothing: write DIR/results.md from the cells there are.")  # fmt: skip
+@options.output
+def reproduce(
+    names: tuple[str, ...],
+    listed: bool,
+    scenario: tuple[str, ...],
+    methods: str | None,
+    seeds: int | None,
+    rounds: int | None,
+    quick: bool,
+    tiny: bool,
+    out: Path | None,
+    jobs: int | None,
+    cells_only: bool,
+    fresh: bool,
+    write_docs: Path | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """The paper's tables and figures, ours beside the paper's.
+
+    Every run of a method on a seed is a cell, a small file in OUT/cells: an interrupted command goes on where it
+    stopped, and a later one with more seeds or rows adds to it. The folder `results` of a checkout holds the cells
+    behind docs/results.md.
+    """
+    from fedcollab.report import need_charts
+
+    need_charts()
+    from fedcollab.reproduce import EXPERIMENTS
+    from fedcollab.reproduce.cells import Cells
+    from fedcollab.reproduce.lab import Asked, Lab
+    from fedcollab.reproduce.runner import cores, run
+
+    if listed:
+        _list(EXPERIMENTS, as_json)
+        return
+    size = "tiny" if tiny else "quick" if quick else "full"
+    folder = out or (Path("results") if size == "full" else Path("results") / size)
+    asked = Asked(scenario, seeds, rounds, tuple(methods.split(",")) if methods else (), size)
+    lab = Lab(asked, Cells(folder / "cells"))
+    if write_docs is not None:
+        from fedcollab.reproduce.document import write
+
+        written = write(lab, folder, write_docs)
+        options.print_json([str(path) for path in written]) if as_json else click.echo("\n".join(map(str, written)))
+        return
+    if not names:
+        raise InputError(f"give a name, one of: {', '.join(EXPERIMENTS)}")
+    chosen = [choose("name", name, EXPERIMENTS) for name in names]
+    lab = _with_data(lab, chosen, quiet)
+    _refuse_unknown_methods(asked.methods)
+    from fedcollab.progress import bar
+
+    silent = quiet or as_json
+    said = (lambda line: None) if silent or sys.stderr.isatty() else (lambda line: click.echo(line, err=True))
+    with bar(", ".join(names), quiet=silent) as progress:
+        run(
+            lambda: [cell for experiment in chosen for cell in experiment.cells(lab)],
+            lab.cells,
+            jobs=jobs or cores(),
+            fresh=fresh,
+            progress=progress,
+            say=said,
+        )
+    if cells_only:
+        return
+    outputs = []
+    for experiment in chosen:
+        made = experiment.output(lab)
+        paths = made.save(experiment.name, folder, experiment.title)
+        outputs.append(
+            {
+                "name": experiment.name,
+                "title": experiment.title,
+                "text": made.text,
+                "tables": [record for table in made.tables for record in table.records()],
+                "files": [str(path) for path in paths],
+            }
+        )
+        if not as_json:
+            _show(made, paths)
+    if as_json:
+        options.print_json(outputs)
+
+
+def _list(experiments: dict[str, Experiment], as_json: bool) -> None:
+    rows = [
+        {"name": name, "place": made.place, "title": made.title, "time": made.time, "scenarios": list(made.scenarios)}
+        for name, made in experiments.items()
+    ]
+    if as_json:
+        options.print_json(rows)
+        return
+    from rich.table import Table
+
+    from fedcollab.report.terminal import console
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("name", "what it shows", "in the paper", "on 2 cores"):
+        table.add_column(heading)
+    for name, made in experiments.items():
+        table.add_row(name, made.title, made.place, made.time)
+    console().print(table)
+
+
+def _with_data(lab: Lab, chosen: list[Experiment], quiet: bool) -> Lab:
+    """Leave out scenarios whose data are not here, unless they were asked for by name."""
+    from dataclasses import replace
+
+    from fedcollab.reproduce.lab import Lab as Made
+    from fedcollab.scenarios.data import place
+
+    possible = dict.fromkeys(name for made in chosen for name in lab.scenarios(made.scenarios))
+    absent = [name for name in possible if place(lab.dataset(name)) is None]
+    if not absent or lab.asked.scenarios:
+        return lab
+    here = tuple(name for name in possible if name not in absent)
+    if not here:
+        data = lab.dataset(absent[0])
+        raise InputError(f"`dataset` (={data!r}) is not on this machine: run `fedcollab data get {data}`")
+    if not quiet:
+        for name in absent:
+            data = lab.dataset(name)
+            click.echo(f"note: {name} is left out; for its data run `fedcollab data get {data}`", err=True)
+    return Made(replace(lab.asked, scenarios=here), lab.cells)
+
+
+def _refuse_unknown_methods(methods: tuple[str, ...]) -> None:
+    from fedcollab.reproduce.table_1 import NAMES as ALGORITHMS
+    from fedcollab.reproduce.table_2 import NAMES as BASELINES
+
+    for method in methods:
+        choose("methods", method, {"local": "", **ALGORITHMS, **BASELINES})
+
+
+def _show(made: Any, paths: list[Path]) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    from fedcollab.report.terminal import console
+
+    shown = console()
+    for line in made.text:
+        shown.print(escape(line))
+    for table in made.tables:
+        drawn = Table(box=None, pad_edge=False, header_style="bold", title=escape(table.title), title_justify="left")
+        heads, body = table.short()
+        for position, head in enumerate(heads):
+            drawn.add_column(head, justify="left" if position == 0 else "right")
+        for row in body:
+            drawn.add_row(*map(escape, row))
+        shown.print(drawn)
+        for note in table.notes:
+            shown.print(escape(note))
+        if table.far:
+            shown.print("ours | paper's; † more than two of the paper's standard deviations away")
+    shown.print("Saved:  " + ", ".join(escape(str(path)) for path in paths))

@@ -1,0 +1,75 @@
+"""`fedcollab silo`: one organisation's side of a real federation over Flower."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+
+import click
+
+from fedcollab.cli import options
+
+#: commands of this group that live in files of their own: name -> module:attribute
+MORE: dict[str, str] = {"log": "fedcollab.cli.silo_log:log"}
+
+
+class Silo(click.Group):
+    """Commands here, and those in files of their own, imported when they are used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Every command."""
+        return [*super().list_commands(ctx), *MORE]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """One command."""
+        if cmd_name not in MORE:
+            return super().get_command(ctx, cmd_name)
+        module, attribute = MORE[cmd_name].split(":")
+        command: click.Command = getattr(import_module(module), attribute)
+        return command
+
+
+@click.group(
+    cls=Silo,
+    epilog="""\b
+Example:
+  fedcollab silo init --name north --data patients.csv --label outcome
+  fedcollab silo start""",
+)
+def silo() -> None:
+    """Take part with data that stays here: a config of three lines, a key, and `start`."""
+
+
+@silo.command(epilog="Example:  fedcollab silo init --name north --data patients.csv --label outcome")
+@click.option("--name", required=True, help="The name under which the coordinator knows this silo.")
+@click.option("--data", required=True, type=click.Path(path_type=Path), help="CSV, Parquet or NPZ file; it stays here.")
+@click.option("--label", help="The label column of CSV and Parquet files.")
+@click.option("--invitation", type=click.Path(path_type=Path), help="What the coordinator sent.")
+@click.option(
+    "--folder", type=click.Path(path_type=Path), default=Path(), help="Where to write.  [default: this folder]"
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output, for programs.")
+def init(name: str, data: Path, label: str | None, invitation: Path | None, folder: Path, as_json: bool) -> None:
+    """Write silo.toml and make this silo's key pair."""
+    from fedcollab.runtime.flower import node
+
+    config, public = node.init(folder, name, data, label, invitation)
+    if as_json:
+        options.print_json({"config": str(config), "public_key": None if public is None else str(public)})
+        return
+    click.echo(f"Wrote {config}: name, data file, label column. Nothing of it but the name leaves this machine.")
+    if public is not None:
+        click.echo(f"Send {public} to the coordinator; {public.with_suffix('.key').name} is secret and stays here.")
+    click.echo(f"Then:  fedcollab silo start {config}")
+
+
+@silo.command(epilog="Example:  fedcollab silo start silo.toml")
+@click.argument("config", type=click.Path(path_type=Path), default=Path("silo.toml"))
+def start(config: Path) -> None:
+    """Connect to the coordinator and answer its messages, until interrupted."""
+    from fedcollab.runtime.flower import node
+    from fedcollab.runtime.flower.config import SiloConfig
+
+    data = SiloConfig.read(config).check_data()
+    click.echo(f"{data!r} takes part; Ctrl-C ends it.", err=True)
+    node.start(config)

@@ -1,0 +1,21 @@
+"""Ablation: the solver without the quantities, and without the distances."""
+
+from __future__ import annotations
+
+from fedcollab.reproduce.accuracy import FEDCOLLAB, AccuracyTable, Row
+
+
+class Ablation(AccuracyTable):
+    """Quantities replaced by equal ones, distances by their mean; the data stay as they are."""
+
+    name = "ablation"
+    title = "Ablation: what quantities and distances contribute"
+    place = "Table 3, Section 5.5 (RQ4)"
+    time = "minutes"
+    scenarios = ("label-shift",)
+    rows = (
+        FEDCOLLAB,
+        Row("ignore-quantities", "Ignore quantities", "fedavg", "ignore-quantities", main=True),
+        Row("ignore-distances", "Ignore distances", "fedavg", "ignore-distances", main=True),
+    )
+    shows_coalitions = True

@@ -1,0 +1,117 @@
+"""Convergence of the solver: Algorithm 2 to the letter, 100 times, with the loss after every inner iteration.
+
+An inner iteration visits one client, evaluates the objective for each of the N coalitions that it could be in, and
+takes the best; the run stops after a whole pass without a change. (`solve` takes the same steps in lockstep and prices
+all choices at once, which is why it is some 300 times faster; this is for the figure.)
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from fedcollab.coalitions import objective
+from fedcollab.coalitions.inputs import first_appearance
+from fedcollab.reproduce import pictures
+from fedcollab.reproduce.cells import Cell, Result
+from fedcollab.reproduce.compute import rounded
+from fedcollab.reproduce.experiment import Experiment, paper
+from fedcollab.reproduce.lab import Lab, said, spoken
+from fedcollab.reproduce.output import Output, Table
+from fedcollab.reproduce.setups import TITLES, Setup
+from fedcollab.seeds import generator
+
+RUNS = 100
+
+
+class Convergence(Experiment):
+    """100 runs from all-local, each with its own order of clients."""
+
+    name = "convergence"
+    title = "Convergence of Algorithm 2 over 100 runs"
+    place = "Figure 8, Appendix B.3 (RQ6)"
+    time = "1 min"
+
+    def cells(self, lab: Lab) -> Iterator[Cell]:
+        """Seed 0 of each scenario."""
+        for scenario in lab.scenarios(self.scenarios):
+            setup = lab.setups[scenario]
+            yield lab.distances_cell(setup, 0)
+            cell = descents_cell(lab, setup)
+            if cell is not None:
+                yield cell
+
+    def output(self, lab: Lab) -> Output:
+        """Trajectories, the histogram, and where the runs end."""
+        rows: list[tuple[Any, ...]] = []
+        charts, known = {}, paper()["convergence"]
+        for scenario in lab.scenarios(self.scenarios):
+            cell = descents_cell(lab, lab.setups[scenario])
+            found = None if cell is None else lab.get(cell)
+            if found is None:
+                continue
+            ends = "; ".join(f"{text} ({count} runs)" for text, count in list(found["ends"].items())[:3])
+            rows.append((TITLES[scenario], max(found["converged"]), known["converged"], max(found["stopped"]),
+                         known["stopped"], found["best"], ends))  # fmt: skip
+            charts[f"{self.name}-{scenario}"] = pictures.descents(found["losses"], found["converged"])
+        columns = ("scenario", "last change at most", "paper", "stopped at most", "paper ", "runs in the best", "ends")
+        return Output([Table("Inner iterations of 100 runs", columns, rows)] if rows else [], charts)
+
+
+def descents_cell(lab: Lab, setup: Setup) -> Cell | None:
+    """The runs on one matrix, once it is there."""
+    found = lab.distances(setup, 0)
+    if found is None:
+        return None
+    runs = RUNS if lab.asked.size != "tiny" else 5
+    settings = {"matrix": rounded(found.matrix), "quantities": found.quantities, "names": list(found.names)}
+    return Cell("descents", setup.file("descents", 0), {**settings, "C": setup.C, "runs": runs, "seed": 0})
+
+
+def compute(settings: Mapping[str, Any]) -> Result:
+    """Losses after every inner iteration, when each run converged and stopped, and where the runs end."""
+    matrix, quantities = np.array(settings["matrix"]), np.array(settings["quantities"], dtype=np.float64)
+    losses, converged, stopped = [], [], []
+    ends: Counter[str] = Counter()
+    for run in range(settings["runs"]):
+        rng = generator(settings["seed"], "reproduce", "descents", run)
+        path, labels = descend(matrix, quantities, settings["C"], rng)
+        losses.append(rounded(path, 4))
+        stopped.append(len(path) - 1)
+        converged.append(int(np.flatnonzero(np.diff(path))[-1]) + 1 if len(set(path)) > 1 else 0)
+        groups = [[settings["names"][i] for i in np.flatnonzero(labels == k)] for k in range(labels.max() + 1)]
+        ends[spoken(said(groups)).replace(".", ", ")] += 1
+    final = np.array([path[-1] for path in losses])
+    return {
+        "losses": losses,
+        "converged": converged,
+        "stopped": stopped,
+        "ends": dict(ends.most_common()),
+        "best": int((final <= final.min() + 1e-4).sum()),
+    }
+
+
+def descend(matrix: Any, quantities: Any, C: float, rng: np.random.Generator) -> tuple[list[float], Any]:
+    """One run of Algorithm 2 from all-local: the loss at the start and after each inner iteration, and the answer."""
+    count = len(quantities)
+    labels = np.arange(count)
+    path = [objective(matrix, quantities, labels, C)]
+    changed = True
+    while changed:
+        changed = False
+        for client in rng.permutation(count):
+            before = labels[client]
+            values = np.empty(count)
+            for choice in range(count):
+                labels[client] = choice
+                values[choice] = objective(matrix, quantities, labels, C)
+            best = int(values.argmin())
+            if values[best] >= values[before] - 1e-12:
+                best = int(before)
+            labels[client] = best
+            changed |= best != before
+            path.append(float(values[best]))
+    return path, first_appearance(labels)

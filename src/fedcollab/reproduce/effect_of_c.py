@@ -1,0 +1,80 @@
+"""The figure of the effect of C: from local training (C = 0) to one model for everyone (C to infinity)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from fedcollab.reproduce import pictures
+from fedcollab.reproduce.accuracy import MOST_SEEDS
+from fedcollab.reproduce.cells import Cell
+from fedcollab.reproduce.experiment import Experiment
+from fedcollab.reproduce.lab import Coalitions, Lab, spoken
+from fedcollab.reproduce.output import Figure, Output, Table
+from fedcollab.reproduce.setups import TITLES, Setup
+
+GRID = (0.0, 0.5, 1.0, 2.0, 4.0, 6.0, 8.0, 10.0, 12.0, 16.0, 20.0, 30.0, 50.0, 100.0, inf)
+
+
+class EffectOfC(Experiment):
+    """FedAvg in the coalitions that the solver finds for each C."""
+
+    name = "effect-of-c"
+    title = "Effect of C: coalitions and accuracy from local to global training"
+    place = "Figure 6, Section 5.4 (RQ3)"
+    time = "30 min"
+    scenarios = ("label-shift",)
+
+    def cells(self, lab: Lab) -> Iterator[Cell]:
+        """Equal partitions are one cell."""
+        setup = lab.setups["label-shift"]
+        for seed in lab.seeds(setup, main=False):
+            yield lab.distances_cell(setup, seed)
+            for C in GRID:
+                found = at(lab, setup, seed, C)
+                if found is not None:
+                    yield lab.training_cell(setup, seed, "fedavg", found)
+
+    def output(self, lab: Lab) -> Output:
+        """Accuracy by C."""
+        setup = lab.setups["label-shift"]
+        rows: list[tuple[Any, ...]] = []
+        drawn = []
+        for C in GRID:
+            runs: dict[int, tuple[float, Coalitions]] = {}
+            for seed in range(MOST_SEEDS):
+                found = at(lab, setup, seed, C)
+                if found is None or lab.get(lab.distances_cell(setup, seed)) is None:
+                    continue
+                result = lab.get(lab.training_cell(setup, seed, "fedavg", found))
+                if result is not None:
+                    runs[seed] = float(np.mean(result["accuracy"])), found
+            if not runs:
+                continue
+            values = [100 * accuracy for accuracy, _ in runs.values()]
+            groups = {spoken(found).replace(".", ", ") for _, found in runs.values()}
+            sizes = [len(result) if isinstance(result, list) else result for _, result in runs.values()]
+            name = "0" if C == 0 else "infinity" if inf == C else f"{C:g}"
+            rows.append((name, Figure(tuple(values)), len(runs), "; ".join(sorted(groups))))
+            drawn.append({"C": name, "accuracy": float(np.mean(values)) / 100, "coalitions": str(sizes[0])})
+        if not rows:
+            return Output()
+        table = Table(TITLES["label-shift"], ("C", "Acc", "seeds", "coalitions"), rows, setup.notes, "label-shift")
+        return Output([table], {self.name: pictures.by_c(drawn)}, [said(rows)])
+
+
+def at(lab: Lab, setup: Setup, seed: int, C: float) -> Coalitions | None:
+    """The coalitions for one C; the two ends need no distances."""
+    if C in (0.0, inf):
+        return "local" if C == 0 else "global"
+    return lab.coalitions(setup, seed, C)
+
+
+def said(rows: list[tuple[Any, ...]]) -> str:
+    """Where accuracy is highest."""
+    top = max(row[1].mean for row in rows)
+    best = [row[0] for row in rows if row[1].mean >= top - 0.005]
+    return f"Accuracy is highest ({top:.2f} %) at C = {', '.join(best)}."

@@ -1,0 +1,18 @@
+"""Table 2: clustered federated learning, and the coalitions that each method finds."""
+
+from __future__ import annotations
+
+from fedcollab.reproduce.accuracy import FEDCOLLAB, AccuracyTable, Row
+
+NAMES = {"ifca": "IFCA", "fedcluster": "FedCluster", "fesem": "FeSEM", "kmeans": "KMeans"}
+
+
+class Table2(AccuracyTable):
+    """Four clustered algorithms beside FedCollab."""
+
+    name = "table-2"
+    title = "Comparison with clustered federated learning"
+    place = "Table 2, Section 5.3 (RQ2)"
+    time = "hours"
+    rows = (*(Row(key, label, key, None) for key, label in NAMES.items()), FEDCOLLAB)
+    shows_coalitions = True

@@ -1,0 +1,151 @@
+"""The Flower runtime: calls carried over a Grid, one packed message a silo and round, with a deadline on everything.
+
+A message costs seconds (a process starts at the silo for it), so procedures count their rounds. Nodes are known by the
+name under which the coordinator admitted their key; a node without one (an insecure federation) is asked for it once.
+Error replies come from the SuperLink, not from the silo: they are told apart by the message they answer.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Mapping
+from uuid import uuid4
+
+from flwr.app import Message as FlowerMessage
+from flwr.app import MessageType
+from flwr.serverapp import Grid
+
+from fedcollab.errors import InputError
+from fedcollab.runtime.base import Runtime
+from fedcollab.runtime.flower.envelope import Answer, Envelope
+from fedcollab.runtime.message import Message, pack, receive
+
+DEADLINE = 600.0  # seconds for one call, from sending the first message to the last reply
+PATIENCE = 60.0  # seconds for the silos to be there
+POLL = 0.3
+HELLO = "hello"
+
+Nodes = dict[str, int]
+
+
+class Flower(Runtime):
+    """The silos behind a Grid.
+
+    names      the silos to work with; None: those that are connected now
+    deadline   seconds for one call; who has not answered by then is absent
+    patience   seconds to wait for the named silos to connect
+    """
+
+    few_rounds = models_stay = lasting = True
+
+    def __init__(
+        self,
+        grid: Grid,
+        *,
+        names: Iterable[str] | None = None,
+        deadline: float = DEADLINE,
+        patience: float = PATIENCE,
+    ) -> None:
+        self.exchange = Exchange(grid, deadline)
+        found = self.exchange.find(None if names is None else set(names), patience)
+        super().__init__(found)
+        if len(self.names) < 2:
+            raise InputError(f"{len(self.names)} silo(s) are connected; at least 2 are needed")
+
+    def _call(self, action: str, messages: dict[str, Message]) -> dict[str, Message]:
+        sent = {name: pack(message) for name, message in messages.items()}
+        returned, self.absent = self.exchange(action, sent)
+        return {name: receive(content) for name, content in returned.items()}
+
+
+class Exchange:
+    """Bytes to silos and back, by name."""
+
+    def __init__(self, grid: Grid, deadline: float = DEADLINE) -> None:
+        self.grid, self.deadline = grid, deadline
+        self.nodes: Nodes = {}
+        self._session, self._calls = uuid4().hex, 0
+
+    def find(self, names: Collection[str] | None, patience: float) -> list[str]:
+        """The silos that are there: with `names`, exactly these, waited for; else all that are connected."""
+        end = time.monotonic() + patience
+        while True:
+            self.nodes = self._connected()
+            missing = [] if names is None else sorted(set(names) - self.nodes.keys())
+            if not missing and (names is not None or len(self.nodes) > 1):
+                break
+            if time.monotonic() > end:
+                if missing:
+                    raise InputError(f"silo `{missing[0]}` has not connected in {patience:.0f} s")
+                break
+            time.sleep(POLL)
+        return sorted(self.nodes if names is None else names)
+
+    def __call__(self, action: str, sent: Mapping[str, bytes]) -> tuple[dict[str, bytes], dict[str, str]]:
+        """One round: replies by name, and for who did not answer, why."""
+        self._calls += 1
+        call = f"{self._session}-{self._calls}"
+        messages = {
+            name: FlowerMessage(
+                Envelope(action, name, call, content).records(),
+                dst_node_id=self.nodes[name],
+                message_type=MessageType.QUERY,
+                ttl=self.deadline,
+                group_id=str(self._calls),
+            )
+            for name, content in sent.items()
+        }
+        answers = self._carry(messages)
+        wrong = {name: a for name, a in answers.items() if not a.error and a.name != name}
+        absent = {name: answer.error for name, answer in answers.items() if answer.error}
+        absent |= {name: f"the silo calls itself `{answer.name}`" for name, answer in wrong.items()}
+        absent |= {name: f"no answer in {self.deadline:.0f} s" for name in sent if name not in answers}
+        return {name: answers[name].content for name in sent if name not in absent}, absent
+
+    def _carry(self, messages: dict[str, FlowerMessage]) -> dict[str, Answer]:
+        """Push all, then pull until everyone has answered or the deadline is over."""
+        end = time.monotonic() + self.deadline
+        waiting: dict[str, str] = {}
+        answers: dict[str, Answer] = {}
+        for name, message in messages.items():
+            identifiers = list(self.grid.push_messages([message]))
+            if identifiers and identifiers[0]:
+                waiting[identifiers[0]] = name
+            else:
+                answers[name] = Answer(name, error="not connected")
+        while waiting and time.monotonic() < end:
+            for reply in self.grid.pull_messages(list(waiting)):
+                name = waiting.pop(reply.metadata.reply_to_message_id)
+                failed = reply.has_error()
+                answers[name] = Answer(name, error=_words(reply.error)) if failed else Answer.open(reply.content)
+            if waiting:
+                time.sleep(POLL)
+        return answers
+
+    def _connected(self) -> Nodes:
+        """Names of the nodes that are there; those without one are asked."""
+        known = {node: name for name, node in self.nodes.items()}
+        there = {node.node_id: node.name or known.get(node.node_id, "") for node in self.grid.get_nodes()}
+        nameless = [node for node, name in there.items() if not name]
+        if nameless:
+            there |= self._ask(nameless)
+        found: Nodes = {}
+        for node, name in sorted(there.items()):
+            if name in found:
+                raise InputError(f"two silos are called `{name}`; names must differ")
+            if name:
+                found[name] = node
+        return found
+
+    def _ask(self, nodes: list[int]) -> dict[int, str]:
+        """What nodes call themselves."""
+        hello = Envelope(HELLO, "", "", b"").records()
+        asked = {str(node): FlowerMessage(hello, node, MessageType.QUERY, ttl=self.deadline) for node in nodes}
+        return {int(node): answer.name for node, answer in self._carry(asked).items() if not answer.error}
+
+
+def _words(error: object) -> str:
+    """Flower's error in a line."""
+    code, reason = getattr(error, "code", 0), str(getattr(error, "reason", "") or "")
+    known = {3: "its time was over", 5: "it is not connected any more"}
+    return known.get(code) or f"Flower's error {code}: {' '.join(reason.split())[:300]}"

@@ -1,0 +1,99 @@
+"""The cell cache: what is there is not computed again, what was made otherwise is, and two commands share the work."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedcollab.errors import InputError
+from fedcollab.progress import silent
+from fedcollab.reproduce import compute, runner
+from fedcollab.reproduce.cells import Cell, Cells
+
+CALLS: list[int] = []
+
+
+@pytest.fixture(autouse=True)
+def doubling(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kind of cell that doubles a number and notes that it was asked."""
+    CALLS.clear()
+
+    def doubled(cell: Cell) -> dict[str, Any]:
+        CALLS.append(cell.settings["value"])
+        return {"twice": 2 * cell.settings["value"]}
+
+    monkeypatch.setattr(compute, "compute", doubled)
+
+
+def cell(value: int, name: str | None = None) -> Cell:
+    return Cell("double", name or f"some/value_{value}", {"value": value})
+
+
+def run(cells: Cells, *wanted: Cell, fresh: bool = False) -> list[str]:
+    said: list[str] = []
+    runner.run(lambda: list(wanted), cells, jobs=1, fresh=fresh, progress=silent, say=said.append)
+    return said
+
+
+def test_what_is_there_is_not_computed_again(tmp_path: Path) -> None:
+    run(Cells(tmp_path), cell(1), cell(2))
+    run(Cells(tmp_path), cell(1), cell(2), cell(3))
+    assert CALLS == [1, 2, 3]
+    kept = Cells(tmp_path).get(cell(3))
+    assert kept is not None
+    assert kept.result == {"twice": 6}
+    run(Cells(tmp_path), cell(1), fresh=True)
+    assert CALLS == [1, 2, 3, 1]
+
+
+def test_a_cell_with_other_settings_counts_as_absent(tmp_path: Path) -> None:
+    run(Cells(tmp_path), cell(1, "same"))
+    assert Cells(tmp_path).get(cell(2, "same")) is None
+    run(Cells(tmp_path), cell(2, "same"))
+    kept = Cells(tmp_path).get(cell(2, "same"))
+    assert kept is not None
+    assert kept.result == {"twice": 4}
+
+
+def test_the_plan_grows_with_what_is_known(tmp_path: Path) -> None:
+    cells = Cells(tmp_path)
+
+    def plan() -> Iterator[Cell]:
+        yield cell(1)
+        first = cells.get(cell(1))
+        if first is not None:
+            yield cell(first.result["twice"] + 10)
+
+    runner.run(plan, cells, jobs=1, progress=silent, say=lambda line: None)
+    assert CALLS == [1, 12]
+
+
+def test_a_cell_that_another_process_computes_is_left_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "PATIENCE", 0.01)
+    cells = Cells(tmp_path)
+    with cells.claim(cell(1)) as mine:
+        assert mine
+        assert runner.work(str(tmp_path), "double", cell(1).name, {"value": 1}, False) is False
+        waiting = threading.Thread(target=run, args=(Cells(tmp_path), cell(1), cell(2)))
+        waiting.start()
+        while 2 not in CALLS:
+            pass
+        cells.put(cell(1), {"twice": 2}, 0.0)
+        waiting.join()
+    assert CALLS == [2]
+
+
+def test_a_file_cut_short_is_one_clear_line(tmp_path: Path) -> None:
+    cells = Cells(tmp_path)
+    cells.put(cell(1), {"twice": 2}, 0.5)
+    path = cells.path(cell(1))
+    content = json.loads(path.read_text())
+    assert content["settings"] == {"kind": "double", "value": 1}
+    path.write_text(path.read_text()[:40])
+    with pytest.raises(InputError, match="not JSON"):
+        Cells(tmp_path).get(cell(1))
