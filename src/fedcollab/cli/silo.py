@@ -9,7 +9,8 @@ import click
 
 from fedcollab.cli import options
 
-MORE: dict[str, str] = {}  # commands of this group that live in files of their own: name -> module:attribute
+#: commands of this group that live in files of their own: name -> module:attribute
+MORE: dict[str, str] = {"log": "fedcollab.cli.silo_log:log"}
 
 
 class Silo(click.Group):

@@ -97,6 +97,7 @@ def estimate(
     from fedcollab.distances import estimate_distances
     from fedcollab.progress import bar
     from fedcollab.report.terminal import show_distances
+    from fedcollab.runtime import Runtime
 
     with (
         options.open_source(scenario, clients, label, drop, on) as (found, brought),
@@ -113,6 +114,8 @@ def estimate(
             test_share=settings["test_share"],
             progress=progress,
         )
+        if isinstance(found, Runtime):
+            begin_run(out.parent, found, settings)
     distances.save(out)
     if as_json:
         options.print_json(options.read_json(out))
@@ -164,9 +167,10 @@ def train(
     names = None if coalitions in ends else [str(name) for members in groups for name in members]
     with options.open_source(scenario, clients, label, drop, on, names) as (found, brought):
         settings = with_defaults(settings, brought)
-        federation = federate(
-            found, scale=settings.pop("scale"), test_share=settings.pop("test_share"), seed=settings["seed"]
-        )
+        shape = {key: settings.pop(key) for key in ("scale", "test_share")}
+        if isinstance(found, Runtime) and names is not None:
+            adopt_beside(found, Path(coalitions))
+        federation = federate(found, **shape, seed=settings["seed"])
         with bar("training", quiet=quiet or as_json) as progress:
             result = run_training(federation, groups, run_dir=out, progress=progress, **settings)
     if as_json:
@@ -221,6 +225,30 @@ def open_federation(clients: Iterable[ClientData], settings: dict[str, Any], *, 
             encoder=encoder,
             progress=progress,
         )
+
+
+def begin_run(folder: Path, federation: Runtime, settings: dict[str, Any]) -> None:
+    """Write down what was asked of a federation and what it agreed on, for later stages and for the report.
+
+    Over silos a stage is a run of its own, so the folder is made stage by stage.
+    """
+    from fedcollab.artefact import write_bytes
+    from fedcollab.membership.federation import said
+    from fedcollab.store import RunDirectory, command, now, versions
+
+    assert federation.schema is not None
+    write_bytes(folder / "schema.json", (federation.schema.to_json() + "\n").encode())
+    asked = {"settings": settings, "command": command(), "started": now(), "versions": versions()}
+    RunDirectory(folder).write_config({**asked, "clients": said(federation)})
+
+
+def adopt_beside(federation: Runtime, collaboration: Path) -> None:
+    """Train with the schema that the distances were estimated with, where it lies beside the collaboration."""
+    from fedcollab.membership.federation import adopt, read_schema
+
+    schema = collaboration.parent / "schema.json"
+    if schema.is_file():
+        adopt(federation, read_schema(schema))
 
 
 def all_stages(
