@@ -108,7 +108,7 @@ def test_the_commands_from_distances_to_report(running: Running) -> None:
     )  # fmt: skip
     assert json.loads(done.stdout)["coalitions"] == json.loads((run / "collaboration.json").read_text())["coalitions"]
     assert Distances.load(run / "distances.json").names == ("east", "north", "south", "west")
-    assert json.loads((run / "run.json").read_text())["clients"]["north"]["quantity"] == 60
+    assert json.loads((run / "run.json").read_text())["clients"]["north"]["quantity"] == 100
     fedcollab("report", run)
     page = (run / "report.html").read_text()
     assert "north" in page
