@@ -51,7 +51,7 @@ class Running:
 
     def __init__(self, root: Path) -> None:
         self.root, self.folder = root, root / "fed"
-        sizes = {"north": 100, "south": 60, "east": 100, "west": 60}
+        sizes = {"north": 200, "south": 120, "east": 200, "west": 120}
         self.clients = [blobs(name, size, flip=name in ("east", "west")) for name, size in sizes.items()]
         self.silos: dict[str, tuple[int, str | None]] = {}
 
