@@ -6,7 +6,7 @@ It takes samples as a model of `train` would: prepared by the schema, so that ea
 the federation. Pretrained encoders bring them to the statistics that they were trained with. Weights never travel: a
 message names an encoder, every client has it from its own installation, and equal checksums say that all have the same.
 
-A name may carry options: "efficientnet-lite0:block=14,size=64".
+A name may carry options: "efficientnet-lite0:block=14,size=64"; what is agreed on carries all of them.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def register_encoder(name: str, function: Function | Encoder) -> Encoder:
 
 
 def name_encoder(encoder: str | Encoder | Function | None) -> str | None:
-    """The name of an encoder given by name, as an object or as a function; None where there is none.
+    """The full name of an encoder given by name, as an object or as a function; None where there is none.
 
     >>> name_encoder("none") is None
     True
@@ -119,8 +119,7 @@ def name_encoder(encoder: str | Encoder | Function | None) -> str | None:
     if encoder is None or encoder == "none":
         return None
     if isinstance(encoder, str):
-        find(encoder)
-        return encoder
+        return find(encoder).name
     known = next((name for name, own in OWN.items() if own is encoder or _origin.get(name) is encoder), None)
     if known is not None:
         return known
@@ -144,13 +143,14 @@ def _build(text: str) -> Encoder:
     if name not in ENCODERS:
         raise InputError(unknown("encoder", name, ["none", *ENCODERS, *OWN]))
     known = inspect.signature(ENCODERS[name]).parameters
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = {key: parameter.default for key, parameter in known.items()}
     for part in filter(None, rest.split(",")):
         key, _, value = part.partition("=")
         if key not in known:
             raise InputError(unknown(f"option of encoder {name}", key, known))
         options[key] = int(value) if value.isdecimal() else value
-    return Encoder(text, ENCODERS[name](**options))
+    full = ",".join(f"{key}={value}" for key, value in options.items())  # so that defaults may change, names do not
+    return Encoder(f"{name}:{full}", ENCODERS[name](**options))
 
 
 def _own_name(function: Any) -> str:
