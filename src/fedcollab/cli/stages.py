@@ -160,6 +160,7 @@ def train(
     from fedcollab.coalitions import Collaboration
     from fedcollab.progress import bar
     from fedcollab.report.terminal import show_training
+    from fedcollab.runtime import Runtime
     from fedcollab.training import train as run_training
 
     ends = ("local", "global")
@@ -168,8 +169,8 @@ def train(
     with options.open_source(scenario, clients, label, drop, on, names) as (found, brought):
         settings = with_defaults(settings, brought)
         shape = {key: settings.pop(key) for key in ("scale", "test_share")}
-        if isinstance(found, Runtime) and names is not None:
-            adopt_beside(found, Path(coalitions))
+        if isinstance(found, Runtime):
+            adopt_schema(found, [out.parent.parent, *[Path(coalitions).parent] * (names is not None)])
         federation = federate(found, **shape, seed=settings["seed"])
         with bar("training", quiet=quiet or as_json) as progress:
             result = run_training(federation, groups, run_dir=out, progress=progress, **settings)
@@ -242,13 +243,13 @@ def begin_run(folder: Path, federation: Runtime, settings: dict[str, Any]) -> No
     RunDirectory(folder).write_config({**asked, "clients": said(federation)})
 
 
-def adopt_beside(federation: Runtime, collaboration: Path) -> None:
-    """Train with the schema that the distances were estimated with, where it lies beside the collaboration."""
+def adopt_schema(federation: Runtime, folders: list[Path]) -> None:
+    """Train with the schema that the distances were estimated with, where a run directory has it."""
     from fedcollab.membership.federation import adopt, read_schema
 
-    schema = collaboration.parent / "schema.json"
-    if schema.is_file():
-        adopt(federation, read_schema(schema))
+    found = [folder / "schema.json" for folder in folders if (folder / "schema.json").is_file()]
+    if found:
+        adopt(federation, read_schema(found[0]))
 
 
 def all_stages(
