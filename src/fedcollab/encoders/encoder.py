@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from fedcollab.encoders.efficientnet import efficientnet_lite0
 from fedcollab.encoders.resnet import resnet18_encoder
 from fedcollab.errors import InputError, unknown
+from fedcollab.threads import in_threads
 
 Floats = NDArray[np.float32]
 Function = Callable[[Any], Any]
@@ -55,13 +56,22 @@ class Encoder:
     def __call__(self, x: Floats, device: str = "cpu", watch: Watch = lambda count: None) -> Floats:
         """Features of prepared samples, batch by batch; `watch` is told how many each batch had."""
         size = BATCH.get(device, BATCH_ELSEWHERE)
+        threads = 1
         if isinstance(self.function, nn.Module):
             self.function.to(device)
-        parts = []
-        for start in range(0, len(x), size):
-            parts.append(self._batch(x[start : start + size], device))
-            watch(len(parts[-1]))
-        return np.concatenate(parts)
+            threads = torch.get_num_threads() if device == "cpu" else 1  # a function may not bear company
+        batches = list(range(0, len(x), size))
+
+        def work(mine: list[int]) -> dict[int, Floats]:
+            done = {}
+            for start in mine:
+                done[start] = self._batch(x[start : start + size], device)
+                watch(len(done[start]))
+            return done
+
+        shares = [batches[thread::threads] for thread in range(min(threads, len(batches)))]
+        parts = {start: part for done in in_threads(work, shares) for start, part in done.items()}
+        return np.concatenate([parts[start] for start in batches])
 
     def probe(self, shape: tuple[int, ...]) -> bytes | None:
         """Features of two noise samples, bit for bit; None where asking twice gives two answers."""

@@ -21,6 +21,7 @@ from fedcollab.errors import FedcollabWarning, InputError, number
 from fedcollab.progress import Progress, silent
 from fedcollab.runtime import absence
 from fedcollab.runtime.base import Runtime
+from fedcollab.threads import one_core_each
 from fedcollab.training.algorithms import Algorithm, make_algorithm
 from fedcollab.training.callbacks import Callback
 from fedcollab.training.checkpoint import Checkpoint, Snapshot, identity
@@ -29,7 +30,6 @@ from fedcollab.training.history import History, line
 from fedcollab.training.models import Factory, Network, name_model
 from fedcollab.training.result import MEASURES, TrainingResult, schema_of
 from fedcollab.training.rounds import Grouping, Measures, Round, Session, run_rounds
-from fedcollab.training.threads import one_core_each
 
 
 def train(
