@@ -67,7 +67,7 @@ estimation = several(
         "--encoder",
         default="none",
         show_default=True,
-        help="Frozen encoder through which images are compared: efficientnet-lite0[:block=14,size=64], resnet18.",
+        help="Frozen encoder through which images are compared: efficientnet-lite0[:block=10,size=64], resnet18.",
     ),
     click.option("--missing-indicators", is_flag=True, help="Let missingness itself be a feature of tables."),
     click.option(
