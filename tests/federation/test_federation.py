@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
 import ssl
 import urllib.error
@@ -184,11 +183,9 @@ def fedavg(members: list) -> list[float]:
 def test_nothing_is_left_behind(running: Running) -> None:
     """Last: the federation is stopped, and every process that was started is gone."""
     noted = json.loads((running.folder / "processes.json").read_text())
-    groups = [pid for pid, _ in [*noted, *running.silos.values()]]
+    groups = [group for pid, _ in [*noted, *running.silos.values()] for group in processes._groups(pid)]
     running.stop()
-    for group in groups:
-        with pytest.raises(ProcessLookupError):
-            os.killpg(group, 0)
+    assert processes.living(groups) == []
     status = json.loads(fedcollab("federation", "status", running.folder, "--json").stdout)
     assert not status["running"]
     assert not processes.listening("127.0.0.1", Federation.read(running.folder).port)

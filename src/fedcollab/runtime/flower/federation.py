@@ -268,4 +268,41 @@ def _short(text: object) -> str:
 
 
 def _readme(federation: Federation) -> str:
-    return f"# {federation.name}\n"
+    return README.format(
+        name=federation.name,
+        address=f"{federation.host}:{federation.port}",
+        secure="TLS, and only silos whose key is in silos/."
+        if federation.secure
+        else "INSECURE: for experiments only.",
+    )
+
+
+README = """\
+# The federation {name}
+
+Silos connect to {address}. {secure}
+
+## For the coordinator
+
+    fedcollab federation admit . NORTH.pub      # let a silo in; check with its administrator that the key is theirs
+    fedcollab federation start .
+    fedcollab federation status .               # who is connected
+    fedcollab estimate --on . -o ../runs/{name}/distances.json
+    fedcollab solve ../runs/{name}/distances.json --C auto -o ../runs/{name}/collaboration.json
+    fedcollab report ../runs/{name}             # show it to the partners; train when they agree
+    fedcollab train --on . --coalitions ../runs/{name}/collaboration.json -o ../runs/{name}/training/coalitions
+    fedcollab federation stop .
+
+The files in keys/ that end in .key are secret. The certificates are valid for two years.
+
+## For a silo
+
+Its administrator gets invitation.toml (nothing in it is secret) and says, on the machine where the data are:
+
+    pip install 'fedcollab[flower]'
+    fedcollab silo init --name north --data patients.csv --label outcome --invitation invitation.toml
+    fedcollab silo start
+
+`init` writes silo.toml and makes a key pair; the silo sends north.pub to the coordinator and keeps north.key. Data, its
+path and the silo's state stay there. The silo only makes outgoing connections; no port has to be opened.
+"""

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from fedcollab.errors import InputError
@@ -80,9 +80,9 @@ def stop(pid: int, since: str | None, grace: float = GRACE) -> bool:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(group, number)
         end = time.monotonic() + grace
-        while any(map(_lives, groups)) and time.monotonic() < end:
+        while living(groups) and time.monotonic() < end:
             _reap(pid)
-            time.sleep(0.05)
+            time.sleep(0.1)
     return True
 
 
@@ -103,27 +103,26 @@ def listening(host: str, port: int) -> bool:
         return False
 
 
+def living(groups: Collection[int]) -> list[int]:
+    """Those of these process groups in which something still runs (what is dead and not yet reaped does not)."""
+    return sorted({group for _, _, group, state in _table() if group in groups and not state.startswith("Z")})
+
+
 def _groups(pid: int) -> list[int]:
     """The process's group, and those of its descendants."""
-    shown = subprocess.run(["ps", "-eo", "pid=,ppid=,pgid="], capture_output=True, text=True, check=False).stdout
-    rows = [tuple(map(int, row.split())) for row in shown.splitlines()]
-    family, groups = {pid}, {pid: None}
-    for _ in rows:
-        more = {child for child, parent, _ in rows if parent in family} - family
-        if not more:
-            break
+    table = _table()
+    family = {pid}
+    while more := {child for child, parent, *_ in table if parent in family} - family:
         family |= more
     own = os.getpgrp()
-    groups |= dict.fromkeys(group for child, _, group in rows if child in family and group != own)
-    return list(groups)
+    return sorted({pid} | {group for child, _, group, _ in table if child in family and group != own})
 
 
-def _lives(group: int) -> bool:
-    try:
-        os.killpg(group, 0)
-    except ProcessLookupError:
-        return False
-    return True
+def _table() -> list[tuple[int, int, int, str]]:
+    """Every process: its id, its parent's, its group's, its state."""
+    shown = subprocess.run(["ps", "-eo", "pid=,ppid=,pgid=,stat="], capture_output=True, text=True, check=True).stdout
+    rows = (row.split() for row in shown.splitlines())
+    return [(int(pid), int(parent), int(group), state) for pid, parent, group, state in rows]
 
 
 def _reap(pid: int) -> None:
