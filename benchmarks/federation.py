@@ -35,7 +35,7 @@ def main() -> None:
             for client in clients:
                 own = root / client.name
                 client.save(own / "data.npz")
-                config, key = node.init(own, client.name, own / "data.npz", None, federation.folder / "invitation.toml")
+                _, key = node.init(own, client.name, own / "data.npz", None, federation.folder / "invitation.toml")
                 assert key is not None
                 federation.admit(key, client.name)
             begun = time.perf_counter()
