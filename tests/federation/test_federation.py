@@ -183,7 +183,7 @@ def fedavg(members: list) -> list[float]:
 def test_nothing_is_left_behind(running: Running) -> None:
     """Last: the federation is stopped, and every process that was started is gone."""
     noted = json.loads((running.folder / "processes.json").read_text())
-    groups = [group for pid, _ in [*noted, *running.silos.values()] for group in processes._groups(pid)]
+    groups = [group for pid, _ in [*noted, *running.silos.values()] for group in processes.family(pid)]
     running.stop()
     assert processes.living(groups) == []
     status = json.loads(fedcollab("federation", "status", running.folder, "--json").stdout)

@@ -173,7 +173,7 @@ def test_processes_end_with_their_children(tmp_path: Path) -> None:
     since = processes.born(pid)
     while "up" not in (tmp_path / "log").read_text():
         assert processes.born(pid) == since
-    groups = processes._groups(pid)
+    groups = processes.family(pid)
     assert len(groups) == 2
     assert not processes.stop(pid, "another start time", grace=1)
     assert processes.stop(pid, since, grace=1)
