@@ -140,6 +140,7 @@ def test_only_what_silos_need_is_reachable(running: Running) -> None:
     """Else whoever reaches the port could start runs at every silo, and admit keys of their own."""
     federation = Federation.read(running.folder)
     trust = ssl.create_default_context(cafile=str(running.folder / "keys" / "ca.crt"))
+    kind = {"Content-Type": "application/protobuf"}
     for path, code in {
         "/v1/control/list-nodes": 404,
         "/v1/fleet/../control/list-nodes": 404,
@@ -147,7 +148,7 @@ def test_only_what_silos_need_is_reachable(running: Running) -> None:
     }.items():
         address = f"https://127.0.0.1:{federation.port}{path}"
         with pytest.raises(urllib.error.HTTPError) as refused:
-            urllib.request.urlopen(urllib.request.Request(address, data=b"", method="POST"), context=trust, timeout=60)
+            urllib.request.urlopen(urllib.request.Request(address, b"", kind), context=trust, timeout=60)
         assert refused.value.code == code
     with pytest.raises(urllib.error.URLError, match="CERTIFICATE_VERIFY_FAILED"):
         urllib.request.urlopen(f"https://127.0.0.1:{federation.port}/", timeout=60)

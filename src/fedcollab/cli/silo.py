@@ -8,7 +8,8 @@ import click
 
 from fedcollab.cli import options
 
-LATER: dict[str, str] = {}  # commands of this group in files of their own: name -> module:attribute
+#: commands of this group in files of their own: name -> module:attribute
+LATER: dict[str, str] = {"log": "fedcollab.cli.silo_log:log"}
 
 
 @click.group(

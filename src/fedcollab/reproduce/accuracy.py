@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -25,6 +25,7 @@ class Row:
 
     who    "local", "global", "fedcollab", "ignore-quantities", "ignore-distances"; None for a clustered baseline
     main   whether it gets the seeds of the main rows
+    k      clusters of a clustered baseline, where it is not the setup's own number
     """
 
     key: str
@@ -32,6 +33,7 @@ class Row:
     method: str
     who: str | None
     main: bool = False
+    k: int | None = None
 
 
 LOCAL = Row("local", "Local training", "fedavg", "local", main=True)
@@ -69,7 +71,7 @@ class AccuracyTable(Experiment):
                     continue
                 runs = runs_of(lab, setup, row)
                 if runs:
-                    rows.append(self._row(row, runs, paper()[self.name].get(scenario, {}).get(row.key, {})))
+                    rows.append(self._row(row, runs, paper().get(self.name, {}).get(scenario, {}).get(row.key, {})))
             if rows:
                 columns = ("method", "Acc", "IPR", "RSD", "seeds", *["coalitions"] * self.shows_coalitions)
                 title = f"{TITLES[scenario]}, {setup.rounds} rounds"
@@ -81,17 +83,10 @@ class AccuracyTable(Experiment):
         return [LOCAL, *(row for row in self.rows if row is not LOCAL and lab.wants(setup, row.method))]
 
     def _row(self, row: Row, runs: dict[int, Run], published: dict[str, list[float]]) -> tuple[Any, ...]:
-        entries: list[Any] = []
-        for measure, function in (("acc", None), ("ipr", metrics.ipr), ("rsd", metrics.rsd)):
-            known = published.get(measure)
-            if function is None:
-                values = [metrics.acc(run.accuracy) for run in runs.values()]
-            elif row is LOCAL:
-                entries.append(None)
-                continue
-            else:
-                values = [function(run.accuracy, run.local) for run in runs.values()]
-            entries.append(Figure(tuple(100 * v for v in values), None if known is None else (known[0], known[1])))
+        entries = [
+            None if row is LOCAL and measure != "acc" else Figure(values, _pair(published.get(measure)))
+            for measure, values in measures(runs).items()
+        ]
         extra = [said_coalitions(runs)] if self.shows_coalitions else []
         return (row.label, *entries, len(runs), *extra)
 
@@ -112,7 +107,7 @@ def cell_of(lab: Lab, setup: Setup, row: Row, seed: int) -> Cell | None:
         ignore = "" if who == "fedcollab" else str(who).removeprefix("ignore-")
         found = lab.coalitions(setup, seed, ignore=ignore)
         return None if found is None else lab.training_cell(setup, seed, row.method, found)
-    return lab.training_cell(setup, seed, row.method, who)
+    return lab.training_cell(setup if row.k is None else replace(setup, k=row.k), seed, row.method, who)
 
 
 def runs_of(lab: Lab, setup: Setup, row: Row) -> dict[int, Run]:
@@ -125,6 +120,20 @@ def runs_of(lab: Lab, setup: Setup, row: Row) -> dict[int, Run]:
         if result is not None and local is not None:
             runs[seed] = Run(np.array(result["accuracy"]), np.array(local["accuracy"]), result["coalitions"])
     return runs
+
+
+def measures(runs: dict[int, Run]) -> dict[str, tuple[float, ...]]:
+    """Acc, IPR and RSD of every seed, in percent."""
+    both = [(run.accuracy, run.local) for run in runs.values()]
+    return {
+        "acc": tuple(100 * metrics.acc(accuracy) for accuracy, _ in both),
+        "ipr": tuple(100 * metrics.ipr(accuracy, local) for accuracy, local in both),
+        "rsd": tuple(100 * metrics.rsd(accuracy, local) for accuracy, local in both),
+    }
+
+
+def _pair(values: list[float] | None) -> tuple[float, float] | None:
+    return None if values is None else (values[0], values[1])
 
 
 def said_coalitions(runs: dict[int, Run]) -> str:

@@ -18,7 +18,7 @@ from flwr.serverapp import Grid
 from fedcollab.errors import InputError
 from fedcollab.runtime.base import Runtime
 from fedcollab.runtime.flower.envelope import Answer, Envelope
-from fedcollab.runtime.message import Message, pack, unpack
+from fedcollab.runtime.message import Message, pack, receive
 
 DEADLINE = 600.0  # seconds for one call, from sending the first message to the last reply
 PATIENCE = 60.0  # seconds for the silos to be there
@@ -36,7 +36,7 @@ class Flower(Runtime):
     patience   seconds to wait for the named silos to connect
     """
 
-    few_rounds = models_stay = True
+    few_rounds = models_stay = lasting = True
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Flower(Runtime):
     def _call(self, action: str, messages: dict[str, Message]) -> dict[str, Message]:
         sent = {name: pack(message) for name, message in messages.items()}
         returned, self.absent = self.exchange(action, sent)
-        return {name: unpack(content) for name, content in returned.items()}
+        return {name: receive(content) for name, content in returned.items()}
 
 
 class Exchange:

@@ -18,7 +18,7 @@ from uuid import uuid4
 from fedcollab.errors import InputError
 from fedcollab.runtime.base import Runtime
 from fedcollab.runtime.flower.channel import Channel, Closed
-from fedcollab.runtime.message import Message, pack, unpack
+from fedcollab.runtime.message import Message, pack, receive
 
 START = 120.0  # seconds for the run's ServerApp to call back
 MARGIN = 60.0  # seconds beyond a call's deadline, for the answer to come through
@@ -27,7 +27,7 @@ MARGIN = 60.0  # seconds beyond a call's deadline, for the answer to come throug
 class Relayed(Runtime):
     """Silos behind a ServerApp at the other end of a channel."""
 
-    few_rounds = models_stay = True
+    few_rounds = models_stay = lasting = True
 
     def __init__(
         self, channel: Channel, *, names: list[str] | None = None, deadline: float = 600.0, patience: float = 60.0
@@ -52,7 +52,7 @@ class Relayed(Runtime):
         self.absent = about["absent"]
         self.messages += len(sent)
         self.bytes_on_wire += sum(map(len, [*sent.values(), *returned.values()]))
-        return {name: unpack(content) for name, content in returned.items()}
+        return {name: receive(content) for name, content in returned.items()}
 
     def _receive(self, timeout: float) -> tuple[dict[str, Any], dict[str, bytes]]:
         try:
