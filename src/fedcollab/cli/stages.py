@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fedcollab.artefact import check_target
+from fedcollab.artefact import check_target, write_bytes
 from fedcollab.cli import options
 
 if TYPE_CHECKING:
@@ -80,6 +80,7 @@ Examples:
 @click.option(
     "-o", "--out", required=True, type=click.Path(path_type=Path), help="Where to write the distances (JSON)."
 )
+@click.option("--resume", is_flag=True, help="Measure only the pairs that are missing in that file.")
 @options.output
 def estimate(
     scenario: Path | None,
@@ -88,31 +89,51 @@ def estimate(
     drop: tuple[str, ...],
     on: Path | None,
     out: Path,
+    resume: bool,
     as_json: bool,
     quiet: bool,
     **settings: Any,
 ) -> None:
-    """How different are every two clients' data? Writes a distances file for `fedcollab solve`."""
+    """How different are every two clients' data? Writes a distances file for `fedcollab solve`.
+
+    Clients that do not answer are left unobserved; with --resume, later, their pairs alone are measured.
+    """
     check_target(out)
-    from fedcollab.distances import estimate_distances
+    from fedcollab.distances import Distances, estimate_distances
+    from fedcollab.distances.complete import complete
+    from fedcollab.membership.federation import adopt, read_schema
     from fedcollab.progress import bar
     from fedcollab.report.terminal import show_distances
+    from fedcollab.runtime import connect
+    from fedcollab.runtime.base import Runtime as Federation
 
     with (
         options.open_source(scenario, clients, label, drop, on) as (found, brought),
         bar("distances", quiet=quiet or as_json) as progress,
     ):
         settings = with_defaults(settings, brought)
-        distances = estimate_distances(
-            found,
-            method=settings["distance"],
-            seed=settings["seed"],
-            scale=settings["scale"],
-            encoder=settings["encoder"],
-            missing_indicators=settings["missing_indicators"],
-            test_share=settings["test_share"],
-            progress=progress,
-        )
+        kept = out.with_suffix(".schema.json")
+        known = Distances.load(out) if resume else None
+        source = connect(found) if known is not None else found
+        if known is not None and isinstance(source, Federation):
+            if kept.exists():
+                adopt(source, read_schema(kept))
+            distances = complete(known, source, progress)
+        else:
+            distances = estimate_distances(
+                source,
+                method=settings["distance"],
+                seed=settings["seed"],
+                scale=settings["scale"],
+                encoder=settings["encoder"],
+                missing_indicators=settings["missing_indicators"],
+                test_share=settings["test_share"],
+                progress=progress,
+            )
+        if isinstance(source, Federation) and source.schema and (source.left_out or not distances.observed.all()):
+            write_bytes(kept, (source.schema.to_json() + "\n").encode())
+        else:
+            kept.unlink(missing_ok=True)
     distances.save(out)
     if as_json:
         options.print_json(options.read_json(out))

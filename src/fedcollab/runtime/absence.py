@@ -67,6 +67,8 @@ class Absence:
 
 def write(path: Path, absences: Sequence[Absence]) -> None:
     """Add lines to a file."""
+    if not absences:
+        return
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a", encoding="utf-8") as file:
         file.writelines(json.dumps(asdict(absence), ensure_ascii=False) + "\n" for absence in absences)

@@ -105,6 +105,13 @@ class Runtime(ABC):
         """One round with the same message for everyone."""
         return self.call(action, dict.fromkeys(self.names, message), partial=partial)
 
+    def keep_journal(self, folder: Path) -> None:
+        """List absences in a run directory from now on, those that there were already included."""
+        path = folder / absence.FILE
+        if self.journal != path:
+            self.journal = path
+            absence.write(path, self.absences)
+
     def leave_out(self, absent: Mapping[str, str]) -> None:
         """Go on without these clients; at least two must be left."""
         left = tuple(name for name in self.names if name not in absent)
@@ -159,7 +166,7 @@ class Runtime(ABC):
             for name, (kind, why) in sorted(lost.items())
         ]
         self.absences += noted
-        if noted and self.journal is not None:
+        if self.journal is not None:
             absence.write(self.journal, noted)
 
 
