@@ -122,9 +122,7 @@ def open_source(
         yield find_clients(scenario, clients, label, drop)
         return
     if any((scenario, clients, label, drop)):
-        raise InputError(
-            "give either --on FOLDER or clients; with --on, data, label and columns are each silo's own"
-        )
+        raise InputError("give either --on FOLDER or clients; with --on, data, label and columns are each silo's own")
     try:
         from fedcollab.runtime.flower import connect
     except ImportError:

@@ -156,16 +156,16 @@ def _with_data(lab: Lab, chosen: list[Experiment], quiet: bool) -> Lab:
     from fedcollab.scenarios.data import place
 
     possible = dict.fromkeys(name for made in chosen for name in lab.scenarios(made.scenarios))
-    absent = [name for name in possible if place(lab.setups[name].dataset) is None]
+    absent = [name for name in possible if place(lab.dataset(name)) is None]
     if not absent or lab.asked.scenarios:
         return lab
     here = tuple(name for name in possible if name not in absent)
     if not here:
-        data = lab.setups[absent[0]].dataset
+        data = lab.dataset(absent[0])
         raise InputError(f"`dataset` (={data!r}) is not on this machine: run `fedcollab data get {data}`")
     if not quiet:
         for name in absent:
-            data = lab.setups[name].dataset
+            data = lab.dataset(name)
             click.echo(f"note: {name} is left out; for its data run `fedcollab data get {data}`", err=True)
     return Made(replace(lab.asked, scenarios=here), lab.cells)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fedcollab.artefact import check_target, write_bytes
+from fedcollab.artefact import check_target
 from fedcollab.cli import options
 
 if TYPE_CHECKING:
@@ -101,23 +101,19 @@ def estimate(
     check_target(out)
     from fedcollab.distances import Distances, estimate_distances
     from fedcollab.distances.complete import complete
-    from fedcollab.membership.federation import adopt, read_schema
     from fedcollab.progress import bar
     from fedcollab.report.terminal import show_distances
-    from fedcollab.runtime import connect
-    from fedcollab.runtime.base import Runtime as Federation
+    from fedcollab.runtime import Runtime, connect
 
     with (
         options.open_source(scenario, clients, label, drop, on) as (found, brought),
         bar("distances", quiet=quiet or as_json) as progress,
     ):
         settings = with_defaults(settings, brought)
-        kept = out.with_suffix(".schema.json")
         known = Distances.load(out) if resume else None
-        source = connect(found) if known is not None else found
-        if known is not None and isinstance(source, Federation):
-            if kept.exists():
-                adopt(source, read_schema(kept))
+        source = found if known is None else connect(found)
+        if known is not None and isinstance(source, Runtime):
+            adopt_beside(source, out)
             distances = complete(known, source, progress)
         else:
             distances = estimate_distances(
@@ -130,10 +126,8 @@ def estimate(
                 test_share=settings["test_share"],
                 progress=progress,
             )
-        if isinstance(source, Federation) and source.schema and (source.left_out or not distances.observed.all()):
-            write_bytes(kept, (source.schema.to_json() + "\n").encode())
-        else:
-            kept.unlink(missing_ok=True)
+        if isinstance(found, Runtime) and found.schema is not None:
+            begin_run(out.parent, found, settings)
     distances.save(out)
     if as_json:
         options.print_json(options.read_json(out))
@@ -185,9 +179,10 @@ def train(
     names = None if coalitions in ends else [str(name) for members in groups for name in members]
     with options.open_source(scenario, clients, label, drop, on, names) as (found, brought):
         settings = with_defaults(settings, brought)
-        federation = federate(
-            found, scale=settings.pop("scale"), test_share=settings.pop("test_share"), seed=settings["seed"]
-        )
+        shape = {key: settings.pop(key) for key in ("scale", "test_share")}
+        if isinstance(found, Runtime) and names is not None:
+            adopt_beside(found, Path(coalitions))
+        federation = federate(found, **shape, seed=settings["seed"])
         with bar("training", quiet=quiet or as_json) as progress:
             result = run_training(federation, groups, run_dir=out, progress=progress, **settings)
     if as_json:
@@ -242,6 +237,31 @@ def open_federation(clients: Iterable[ClientData], settings: dict[str, Any], *, 
             encoder=encoder,
             progress=progress,
         )
+
+
+def begin_run(folder: Path, federation: Runtime, settings: dict[str, Any]) -> None:
+    """Write down what was asked of a federation and what it agreed on, for later stages and for the report.
+
+    Over silos a stage is a run of its own, so the folder is made stage by stage.
+    """
+    from fedcollab.artefact import write_bytes
+    from fedcollab.membership.federation import said
+    from fedcollab.store import RunDirectory, command, now, versions
+
+    assert federation.schema is not None
+    federation.keep_journal(folder)
+    write_bytes(folder / "schema.json", (federation.schema.to_json() + "\n").encode())
+    asked = {"settings": settings, "command": command(), "started": now(), "versions": versions()}
+    RunDirectory(folder).write_config({**asked, "clients": said(federation)})
+
+
+def adopt_beside(federation: Runtime, collaboration: Path) -> None:
+    """Go on with the schema that the distances were estimated with, where it lies beside this file."""
+    from fedcollab.membership.federation import adopt, read_schema
+
+    schema = collaboration.parent / "schema.json"
+    if schema.is_file():
+        adopt(federation, read_schema(schema))
 
 
 def all_stages(

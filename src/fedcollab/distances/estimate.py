@@ -46,7 +46,7 @@ def estimate_distances(
     """How different every two clients' data are, estimated without moving data.
 
     clients    ClientData, or a federation that is prepared already (`runtime` to `test_share` then do not matter)
-    method     a name in `METHODS`; "auto" is "cross"
+    method     a name in `METHODS`; "auto" is "cross", or "few-round" where a round costs seconds (Flower)
     encoder    a frozen encoder through which the samples (images) are seen: a name such as "efficientnet-lite0", a
                torch.nn.Module or a function of a batch; None: the samples as they are (a prepared federation's own)
     only       one client's name: its distances to all others; every other pair is left unobserved
@@ -57,6 +57,8 @@ def estimate_distances(
     The result is in the order of `clients`. An estimate depends on the two clients of the pair, the schema and the
     seed alone: it is the same with `only`, in another order, and in every runtime.
     """
+    if method == "auto" and isinstance(clients, Runtime) and clients.few_rounds:
+        method = "few-round"
     estimator = choose("method", method, METHODS)
     known = [
         name

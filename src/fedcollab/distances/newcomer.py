@@ -93,4 +93,15 @@ def _joined(known: Distances, fresh: Distances, newcomer: str) -> Distances:
         method=known.method,
         settings=known.settings,
         cost=fresh.cost,
+        privacy=_spent(known, fresh),
     )
+
+
+def _spent(known: Distances, fresh: Distances) -> dict[str, dict[str, float]]:
+    """What each client has spent in all: epsilons and deltas add up."""
+    total: dict[str, dict[str, float]] = {}
+    for part in (known.privacy, fresh.privacy):
+        for name, spent in part.items():
+            before = total.get(name, {})
+            total[name] = {key: value + before.get(key, 0.0) for key, value in spent.items()}
+    return total

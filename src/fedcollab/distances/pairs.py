@@ -26,7 +26,8 @@ Pair = tuple[str, str]  # in order of name
 class Estimate:
     """One value a pair: signed distances, standard errors, and replicates (R x pairs); and what they took.
 
-    `cost` is given where a shortcut moved no messages: the count of what the messages would have been.
+    `cost` is given where a shortcut moved no messages: the count of what the messages would have been. `privacy` is
+    what each client spent, {epsilon, delta}.
     """
 
     values: Floats
@@ -34,6 +35,7 @@ class Estimate:
     replicates: Floats | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     cost: Cost | None = None
+    privacy: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
 Method = Callable[..., Estimate]  # (runtime, pairs, seed=, progress=, **options)
@@ -152,4 +154,5 @@ def assemble(
         method=method,
         settings=estimate.settings,
         cost=cost,
+        privacy=estimate.privacy,
     )

@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedcollab.distances.algorithm1 import Task
+from fedcollab.distances.algorithm1 import Task, check
 from fedcollab.distances.discriminator import initial, parameters
 from fedcollab.distances.pairs import Estimate, Floats, Request, places
 from fedcollab.errors import InputError, number
@@ -43,6 +43,7 @@ class Settings:
     every: int = 10
     patience: int = 10
     hidden: int = 200
+    min_samples: int = 1
 
 
 def estimate(
@@ -57,6 +58,7 @@ def estimate(
     every: int = 10,
     patience: int = 10,
     hidden: int = 200,
+    min_samples: int = 1,
 ) -> Estimate:
     """Distances of the request's pairs: C-divergence, or without `labels` the H-delta-H divergence."""
     settings = Settings(
@@ -69,14 +71,18 @@ def estimate(
         every,
         patience,
         hidden,
+        min_samples,
     )
-    for name in ("batch", "local_steps", "rounds", "every", "patience", "hidden"):
+    for name in ("min_samples", "batch", "local_steps", "rounds", "every", "patience", "hidden"):
         number(name, getattr(settings, name), at_least=1, whole=True)
     cost = None
     if isinstance(request.runtime, Vectorised):
         from fedcollab.distances import span
 
-        best, taken = span.run(request, settings, tasks(request, settings))
+        told = tasks(request, settings)
+        for name, task in told.items():
+            check(task, request.runtime.silos[name])
+        best, taken = span.run(request, settings, told)
         cost = count(request, settings, taken)
     else:
         best, _ = exchange(request, settings)
@@ -110,6 +116,7 @@ def tasks(request: Request, settings: Settings) -> dict[str, Task]:
             hidden=settings.hidden,
             classes=request.classes if settings.labels else 0,
             targets=[int(request.pairs[p][0] == name) for p in mine],
+            min_samples=settings.min_samples,
         )
         for name, mine in places(request.pairs).items()
     }

@@ -7,11 +7,13 @@ One file a table or figure, with only its difference in it. They share one cache
 from __future__ import annotations
 
 from fedcollab.reproduce.ablation import Ablation
+from fedcollab.reproduce.clusters import Clusters
 from fedcollab.reproduce.complexity import Complexity
 from fedcollab.reproduce.convergence import Convergence
 from fedcollab.reproduce.distances import DistanceMatrices
 from fedcollab.reproduce.effect_of_c import EffectOfC
 from fedcollab.reproduce.experiment import Experiment
+from fedcollab.reproduce.heart import Heart
 from fedcollab.reproduce.label_distribution import LabelDistribution
 from fedcollab.reproduce.label_permutation import LabelPermutation
 from fedcollab.reproduce.new_client import NewClient
@@ -28,6 +30,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     for made in (
         Table1(),
         Table2(),
+        Clusters(),
         Ablation(),
         Complexity(),
         Quantities(),
@@ -39,5 +42,6 @@ EXPERIMENTS: dict[str, Experiment] = {
         NewClient(),
         Convergence(),
         Overview(),
+        Heart(),
     )
 }

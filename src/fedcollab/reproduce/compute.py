@@ -25,6 +25,8 @@ KINDS = {
     "training": "fedcollab.reproduce.compute:training",
     "joining": "fedcollab.reproduce.new_client:compute",
     "descents": "fedcollab.reproduce.convergence:compute",
+    "advice": "fedcollab.reproduce.heart:advise",
+    "partitions": "fedcollab.reproduce.heart:train_all",
 }
 DATA = ("scenario", "dataset", "options", "seed")
 TRAINING = ("model_options", "rounds", "lr", "batch_size", "local_epochs", "seed")

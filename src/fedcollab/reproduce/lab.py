@@ -53,6 +53,10 @@ class Lab:
         """Those of an experiment's scenarios that were asked for."""
         return [name for name in possible if name in (self.asked.scenarios or possible)]
 
+    def dataset(self, scenario: str) -> str:
+        """The data set that a scenario needs."""
+        return self.setups[scenario].dataset if scenario in self.setups else scenario
+
     def seeds(self, setup: Setup, *, main: bool = True) -> range:
         """The seeds to run."""
         return range(self.asked.seeds if self.asked.seeds is not None else setup.seeds[0 if main else 1])

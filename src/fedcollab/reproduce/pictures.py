@@ -210,3 +210,23 @@ def overview(panels: Mapping[str, Any]) -> Any:
         .properties(**small)
     )
     return alt.hconcat(clients, distances, coalitions, models).resolve_scale(color="independent")
+
+
+def partitions(rows: Rows) -> Any:
+    """Gain of every partition over everyone alone, with one standard error to each side, a panel a measure."""
+    order = sorted(
+        {row["partition"] for row in rows},
+        key=lambda name: -sum(row["gain"] for row in rows if row["partition"] == name),
+    )
+    parts: list[Any] = []
+    for measure in dict.fromkeys(row["measure"] for row in rows):
+        mine = [row for row in rows if row["measure"] == measure]
+        names = alt.Axis(labelLimit=320) if not parts else None
+        base = alt.Chart(alt.InlineData(values=mine), title=measure).encode(
+            y=alt.Y("partition:N", sort=order, title=None, axis=names)
+        )
+        bars = base.mark_rule(opacity=0.5).encode(x=alt.X("low:Q", title="Points over alone"), x2="high:Q")
+        points = base.mark_point(filled=True, size=60, opacity=1, color=theme.WAYS["in coalitions"]).encode(x="gain:Q")
+        zero = alt.Chart(alt.InlineData(values=[{"x": 0}])).mark_rule(strokeDash=[4, 4]).encode(x="x:Q")
+        parts.append(alt.layer(zero, bars, points).properties(width=170, height=280))
+    return alt.hconcat(*parts)

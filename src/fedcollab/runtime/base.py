@@ -49,6 +49,10 @@ class Runtime(ABC):
     journal    the file that every absence is added to, if any; `absences` are those of this process
     """
 
+    #: whether a round costs seconds, so that procedures choose what takes few rounds
+    few_rounds: bool = False
+    #: whether clients keep their trained models themselves; personal ones then do not leave them
+    models_stay: bool = False
     schema: Schema | None = None
     described: Mapping[str, Message]
     absent: Mapping[str, str]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import MutableMapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -50,6 +51,13 @@ class Silo:
     def name(self) -> str:
         """The client's stable name."""
         return self.data.name
+
+    @property
+    def secret(self) -> str:
+        """What only this client knows and knows again: a digest of its samples, to draw numbers with."""
+        digest = hashlib.blake2b(self.arrays.x.tobytes(), digest_size=16)
+        digest.update(self.arrays.y.tobytes())
+        return digest.hexdigest()
 
     @property
     def arrays(self) -> Arrays:

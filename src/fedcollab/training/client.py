@@ -133,6 +133,9 @@ def _evaluate(message: Message, silo: Silo, setting: Setting) -> Message:
             reply["personal_measures"] = _measures(grad.logits(own, data["x_test"]), data["y_test"])
             if message["keep"]:
                 reply["personal"] = own.cpu().numpy()
+        if message["stay"]:
+            last = own if message["personal"] else client.message["w"]
+            silo.state["model"] = {"w": last.cpu().numpy(), "model": setting.model}
     return reply
 
 

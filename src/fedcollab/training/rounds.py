@@ -112,8 +112,12 @@ class Session:
         return replies, losses, spoilt
 
     def evaluate(self, number: int, *, keep: bool = False) -> Evaluation:
-        """Every client's measures of its coalition's model and of its own, and with `keep` the latter's weights."""
-        extra = {"personal": self.algorithm.personalises, "keep": keep}
+        """Every client's measures of its coalition's model and of its own, and with `keep` the latter's weights.
+
+        Where models stay with the clients, `keep` has each keep its own (and its coalition's) for itself instead.
+        """
+        stays = self.runtime.models_stay
+        extra = {"personal": self.algorithm.personalises, "keep": keep and not stays, "stay": keep and stays}
         sent = {
             name: {**_arrays(self.algorithm.broadcast(self.servers[self.assignment[name]])), **extra}
             for name in self.names

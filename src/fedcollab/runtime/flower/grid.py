@@ -36,7 +36,7 @@ class Flower(Runtime):
     patience   seconds to wait for the named silos to connect
     """
 
-    lasting = True
+    few_rounds = models_stay = lasting = True
 
     def __init__(
         self,

@@ -62,6 +62,7 @@ def command(path: Path) -> tuple[list[str], dict[str, str]]:
     home.mkdir(parents=True, exist_ok=True)
     line = [processes.program("flower-supernode"), "--superlink", invitation.address]
     line += ["--host", "127.0.0.1", "--port", str(processes.free_port())]
+    line += ["--node-config", f"name={_text(config.name)}"]  # for others' apps; it stays at the node
     if invitation.certificate is None:
         line += ["--insecure"]
     else:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from fedcollab.errors import InputError
 
+_started: dict[int, subprocess.Popen[bytes]] = {}  # kept so that they can be reaped
 GRACE = 8.0  # seconds between asking a group to end and ending it
 
 
@@ -50,6 +51,7 @@ def start(command: Sequence[str], log: Path, env: Mapping[str, str]) -> int:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=dict(env), start_new_session=True
         )
+    _started[process.pid] = process
     return process.pid
 
 
@@ -66,19 +68,21 @@ def born(pid: int) -> str | None:
 
 
 def stop(pid: int, since: str | None, grace: float = GRACE) -> bool:
-    """End a process started by `start`, and its group; whether there was one."""
+    """End a process started by `start` and all its descendants; whether there was one.
+
+    First asked, then made to. Descendants may be in groups of their own, so these are looked up before.
+    """
     if since is None or born(pid) != since:
         return False
-    _signal(pid, signal.SIGTERM)
-    end = time.monotonic() + grace
-    while _group_lives(pid) and time.monotonic() < end:
-        _reap(pid)
-        time.sleep(0.1)
-    _signal(pid, signal.SIGKILL)
-    end = time.monotonic() + grace
-    while _group_lives(pid) and time.monotonic() < end:
-        _reap(pid)
-        time.sleep(0.05)
+    groups = _groups(pid)
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        for group in groups:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(group, number)
+        end = time.monotonic() + grace
+        while any(map(_lives, groups)) and time.monotonic() < end:
+            _reap(pid)
+            time.sleep(0.05)
     return True
 
 
@@ -99,12 +103,22 @@ def listening(host: str, port: int) -> bool:
         return False
 
 
-def _signal(group: int, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(group, number)
+def _groups(pid: int) -> list[int]:
+    """The process's group, and those of its descendants."""
+    shown = subprocess.run(["ps", "-eo", "pid=,ppid=,pgid="], capture_output=True, text=True, check=False).stdout
+    rows = [tuple(map(int, row.split())) for row in shown.splitlines()]
+    family, groups = {pid}, {pid: None}
+    for _ in rows:
+        more = {child for child, parent, _ in rows if parent in family} - family
+        if not more:
+            break
+        family |= more
+    own = os.getpgrp()
+    groups |= dict.fromkeys(group for child, _, group in rows if child in family and group != own)
+    return list(groups)
 
 
-def _group_lives(group: int) -> bool:
+def _lives(group: int) -> bool:
     try:
         os.killpg(group, 0)
     except ProcessLookupError:
@@ -114,5 +128,5 @@ def _group_lives(group: int) -> bool:
 
 def _reap(pid: int) -> None:
     """A child that ended stays in the process table until its parent asks."""
-    with contextlib.suppress(ChildProcessError):
-        os.waitpid(pid, os.WNOHANG)
+    if pid in _started and _started[pid].poll() is not None:
+        del _started[pid]

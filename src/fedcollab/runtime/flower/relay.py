@@ -27,7 +27,7 @@ MARGIN = 60.0  # seconds beyond a call's deadline, for the answer to come throug
 class Relayed(Runtime):
     """Silos behind a ServerApp at the other end of a channel."""
 
-    lasting = True
+    few_rounds = models_stay = lasting = True
 
     def __init__(
         self, channel: Channel, *, names: list[str] | None = None, deadline: float = 600.0, patience: float = 60.0

@@ -1,0 +1,294 @@
+"""The real study: four hospitals, 920 patients. Should they federate, and with whom?
+
+Over repeated splits of every hospital's patients: distances by several methods and the advice they give, from the
+training patients alone; and all 15 partitions of the four hospitals trained and judged on the patients held out. The
+outcome of following a method's advice is that of the partition which it suggested in the same split.
+
+A difference between two policies is judged by the corrected standard error of repeated hold-out,
+    se = s sqrt(1 / R + test / train),
+s the standard deviation of the difference over R splits: splits share patients (Nadeau and Bengio, 2003).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from fedcollab.coalitions import c_path
+from fedcollab.reproduce import pictures
+from fedcollab.reproduce.cells import Cell, Result
+from fedcollab.reproduce.compute import federation, rounded
+from fedcollab.reproduce.experiment import Experiment
+from fedcollab.reproduce.lab import Lab
+from fedcollab.reproduce.output import Output, Table
+from fedcollab.reproduce.setups import Setup
+from fedcollab.scenarios.hospitals import SETTINGS
+
+SPLITS = {"full": 30, "quick": 3, "tiny": 1}
+ROUNDS = {"full": 100, "quick": 100, "tiny": 2}
+METHODS = ("hypothesis", "cross", "published", "label", "prototype")
+MEASURES = {"accuracy": "accuracy", "balanced_accuracy": "balanced accuracy", "auc": "AUC"}
+SHARE = 0.2
+SHORT = {"cleveland": "Cleveland", "hungarian": "Hungary", "switzerland": "Switzerland", "va": "VA Long Beach"}
+ALONE, EVERYONE = "everyone alone", "everyone together"
+
+Coalitions = list[list[str]]
+
+
+class Heart(Experiment):
+    """Advice and outcome, side by side."""
+
+    name = "heart"
+    title = "Four hospitals: should they federate, and with whom?"
+    place = "not in the paper"
+    time = "20 min"
+    scenarios = ("heart",)
+
+    def cells(self, lab: Lab) -> Iterator[Cell]:
+        """Advice and outcome of every split."""
+        for seed in range(SPLITS[lab.asked.size] if lab.asked.seeds is None else lab.asked.seeds):
+            yield advice_cell(lab, seed)
+            yield outcome_cell(lab, seed)
+
+    def output(self, lab: Lab) -> Output:
+        """Distances, advice along C, outcomes, and the two compared."""
+        study = Study(lab)
+        if not study.splits:
+            return Output()
+        tables = [study.distances(), study.along_c(), study.advice(), *study.outcomes(), study.policies()]
+        charts = {
+            "heart-distances": pictures.matrices(
+                {method: study.mean_matrix(method) for method in METHODS if method in study.methods}
+            ),
+            "heart-partitions": pictures.partitions(study.drawn()),
+        }
+        return Output(tables, charts)
+
+
+class Study:
+    """All splits that are there, as arrays."""
+
+    def __init__(self, lab: Lab) -> None:
+        found = [(lab.get(advice_cell(lab, seed)), lab.get(outcome_cell(lab, seed))) for seed in range(200)]
+        both = [(advice, outcome) for advice, outcome in found if advice is not None and outcome is not None]
+        self.advised = [advice for advice, _ in both]
+        self.splits = len(both)
+        if not both:
+            return
+        self.names: list[str] = both[0][0]["names"]
+        self.methods: list[str] = list(both[0][0]["methods"])
+        self.partitions: list[str] = list(both[0][1]["partitions"])
+        #: splits x partitions x hospitals, a measure each
+        self.values = {
+            key: np.array(
+                [[outcome["partitions"][name][key] for name in self.partitions] for _, outcome in both], dtype=float
+            )
+            for key in MEASURES
+        }
+
+    def distances(self) -> Table:
+        """Every pair by every method: mean over splits, and the mean standard error."""
+        rows: list[tuple[Any, ...]] = []
+        for i, j in combinations(range(len(self.names)), 2):
+            cells = []
+            for method in self.methods:
+                values = [split["methods"][method]["raw"][i][j] for split in self.advised]
+                errors = [split["methods"][method]["stderr"] for split in self.advised]
+                text = f"{np.mean(values):.2f}"
+                if errors[0] is not None:
+                    text += f" ± {np.mean([error[i][j] for error in errors]):.2f}"
+                cells.append(text)
+            rows.append((f"{SHORT[self.names[i]]}, {SHORT[self.names[j]]}", *cells))
+        title = f"Distances, mean of {self.splits} splits ± the standard error of one"
+        return Table(title, ("hospitals", *self.methods), rows, key="distances")
+
+    def mean_matrix(self, method: str) -> Any:
+        """The mean over splits."""
+        return np.clip(np.mean([split["methods"][method]["raw"] for split in self.advised], axis=0), 0, 1)
+
+    def along_c(self) -> Table:
+        """The coalitions for every C, from the mean distances."""
+        rows: list[tuple[Any, ...]] = []
+        quantities = self.advised[0]["quantities"]
+        for method in ("hypothesis", "cross"):
+            for part in c_path(self.mean_matrix(method), quantities, names=self.names):
+                high = "infinity" if part.c_high == float("inf") else f"{part.c_high:.1f}"
+                rows.append((method, f"{part.c_low:.1f} to {high}", worded(part.coalitions)))
+        return Table("Coalitions along C, from the mean distances", ("distances", "C", "coalitions"), rows, key="path")
+
+    def advice(self) -> Table:
+        """What each method suggests, and how often."""
+        rows: list[tuple[Any, ...]] = []
+        for method in self.methods:
+            counted = Counter(worded(split["methods"][method]["suggested"]) for split in self.advised)
+            text = "; ".join(f"{name} ({count})" for name, count in counted.most_common())
+            rows.append((method, text))
+        return Table(f"Suggested coalitions, splits of {self.splits}", ("distances", "suggested"), rows, key="advice")
+
+    def outcomes(self) -> list[Table]:
+        """All 15 partitions: means over hospitals; then hospital by hospital."""
+        alone = self.partitions.index(ALONE)
+        means = {key: values.mean(axis=2) for key, values in self.values.items()}
+        order = np.argsort(-means["balanced_accuracy"].mean(axis=0), kind="stable")
+        rows: list[tuple[Any, ...]] = []
+        for at in order:
+            cells = [against(means[key][:, at], means[key][:, alone]) for key in MEASURES]
+            rows.append((self.partitions[at], *cells))
+        note = (
+            "Mean over the four hospitals and the splits, in percent; in brackets the difference to everyone alone ± "
+            "its corrected standard error. Sorted by balanced accuracy."
+        )
+        tables = [Table("All 15 partitions", ("partition", *MEASURES.values()), rows, (note,), "partitions")]
+        for key, words in MEASURES.items():
+            one = self.values[key].mean(axis=0)
+            rows = [(self.partitions[at], *(f"{100 * value:.1f}" for value in one[at])) for at in order]
+            columns = ("partition", *(SHORT[name] for name in self.names))
+            tables.append(Table(f"Hospital by hospital: {words}", columns, rows, key=f"hospitals-{key}"))
+        return tables
+
+    def policies(self) -> Table:
+        """What following each method's advice gives, beside the two ends and the best partition in hindsight."""
+        chosen: dict[str, list[int]] = {
+            words: [self.partitions.index(words)] * self.splits for words in (ALONE, EVERYONE)
+        }
+        for method in self.methods:
+            for key, words in (("suggested", "suggested C"), ("at_10", "C = 10")):
+                picks = [self.partitions.index(worded(split["methods"][method][key])) for split in self.advised]
+                chosen[f"{method}, {words}"] = picks
+        means = {key: values.mean(axis=2) for key, values in self.values.items()}
+        for key, words in MEASURES.items():
+            best = int(means[key].mean(axis=0).argmax())
+            chosen[f"best by {words} in hindsight: {self.partitions[best]}"] = [best] * self.splits
+        alone = self.partitions.index(ALONE)
+        rows: list[tuple[Any, ...]] = []
+        for policy, picks in chosen.items():
+            at = (np.arange(self.splits), np.array(picks))
+            rows.append((policy, *(against(means[key][at], means[key][:, alone]) for key in MEASURES)))
+        note = "As above. The best in hindsight was chosen by the figures that it is shown with: it flatters itself."
+        return Table("Following the advice", ("policy", *MEASURES.values()), rows, (note,), "policies")
+
+    def drawn(self) -> list[dict[str, Any]]:
+        """Rows of the picture: the difference of each partition to everyone alone, by measure."""
+        alone = self.partitions.index(ALONE)
+        rows = []
+        for key, words in MEASURES.items():
+            means = self.values[key].mean(axis=2)
+            for at, name in enumerate(self.partitions):
+                gain, error = difference(means[:, at], means[:, alone])
+                rows.append(
+                    {"partition": name, "measure": words, "gain": gain, "low": gain - error, "high": gain + error}
+                )
+        return rows
+
+
+def difference(ours: Any, theirs: Any) -> tuple[float, float]:
+    """Mean difference over splits in percent, and its corrected standard error."""
+    gaps = 100 * (np.asarray(ours) - np.asarray(theirs))
+    spread = float(gaps.std(ddof=1)) if len(gaps) > 1 else 0.0
+    return float(gaps.mean()), spread * float(np.sqrt(1 / len(gaps) + SHARE / (1 - SHARE)))
+
+
+def against(ours: Any, theirs: Any) -> str:
+    """A mean in percent, with its difference to another's."""
+    gain, error = difference(ours, theirs)
+    if np.array_equal(ours, theirs):
+        return f"{100 * np.mean(ours):.1f}"
+    return f"{100 * np.mean(ours):.1f} ({gain:+.1f} ± {error:.1f})"
+
+
+def partitions(names: Sequence[str]) -> Iterator[Coalitions]:
+    """All partitions of the names.
+
+    >>> [len(list(partitions("abcd"[:count]))) for count in (1, 2, 3, 4)]
+    [1, 2, 5, 15]
+    """
+    if not names:
+        yield []
+        return
+    first, rest = names[0], list(names[1:])
+    for smaller in partitions(rest):
+        yield [[first], *smaller]
+        for at in range(len(smaller)):
+            yield [[first, *smaller[at]], *smaller[:at], *smaller[at + 1 :]]
+
+
+def worded(coalitions: Sequence[Sequence[str]]) -> str:
+    """A partition in words, the same whatever the order; hospitals alone are not named.
+
+    >>> worded([["va"], ["hungarian", "cleveland"], ["switzerland"]])
+    'Cleveland + Hungary'
+    """
+    groups = sorted(sorted(SHORT[name] for name in members) for members in coalitions if len(members) > 1)
+    if not groups:
+        return ALONE
+    return EVERYONE if len(coalitions) == 1 else "; ".join(" + ".join(group) for group in groups)
+
+
+def setup_of(lab: Lab) -> Setup:
+    """The hospitals' own settings."""
+    keys = ("lr", "batch_size", "local_epochs", "C")
+    rounds = lab.asked.rounds or ROUNDS[lab.asked.size]
+    return Setup(
+        "heart",
+        "heart",
+        str(SETTINGS["model"]),
+        rounds,
+        **{key: SETTINGS[key] for key in keys},  # type: ignore[arg-type]
+        options={"test": SHARE, "features": "usable"},
+        distance_options={"rounds": 3} if lab.asked.size == "tiny" else {},
+    )
+
+
+def advice_cell(lab: Lab, seed: int) -> Cell:
+    """Distances and suggestions of one split."""
+    setup = setup_of(lab)
+    settings = {**setup.data(seed), "methods": METHODS, "rounds": setup.distance_options.get("rounds")}
+    return Cell("advice", setup.file("advice", seed), settings)
+
+
+def outcome_cell(lab: Lab, seed: int) -> Cell:
+    """All partitions of one split, trained."""
+    setup = setup_of(lab)
+    name = setup.file(f"partitions_r{setup.rounds}", seed)
+    return Cell("partitions", name, {**setup.data(seed), **setup.training()})
+
+
+def advise(settings: Mapping[str, Any]) -> Result:
+    """Distances of one split by every method, from the training patients, and the coalitions they suggest."""
+    from fedcollab.coalitions import solve
+    from fedcollab.distances import estimate_distances
+
+    runtime = federation(settings)
+    methods = {}
+    quantities: list[int] = []
+    for method in settings["methods"]:
+        more = {"rounds": settings["rounds"]} if settings["rounds"] and method not in ("label", "prototype") else {}
+        found = estimate_distances(runtime, method=method, seed=settings["seed"], **more)
+        quantities = found.quantities.tolist()
+        suggested = c_path(found).suggested
+        methods[method] = {
+            "raw": rounded(found.raw, 4),
+            "stderr": None if found.stderr is None else rounded(found.stderr, 4),
+            "suggested": suggested.coalitions,
+            "C": round(suggested.C, 3),
+            "at_10": solve(found, C=10.0).coalitions,
+        }
+    return {"names": list(runtime.names), "quantities": quantities, "methods": methods}
+
+
+def train_all(settings: Mapping[str, Any]) -> Result:
+    """Every partition of the hospitals: accuracy, balanced accuracy and AUC of each hospital's held-out patients."""
+    from fedcollab.training import train
+
+    runtime = federation(settings)
+    keys = ("model", "rounds", "lr", "batch_size", "local_epochs", "seed")
+    common = {key: settings[key] for key in keys}
+    results = {}
+    for coalitions in partitions(runtime.names):
+        result = train(runtime, coalitions, "fedavg", evaluate_every=None, **common)
+        results[worded(coalitions)] = {key: rounded(result.measures[key]) for key in MEASURES}
+    return {"names": list(runtime.names), "partitions": results}
