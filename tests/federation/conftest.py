@@ -51,7 +51,7 @@ class Running:
 
     def __init__(self, root: Path) -> None:
         self.root, self.folder = root, root / "fed"
-        sizes = {"north": 60, "south": 40, "east": 60, "west": 40}
+        sizes = {"north": 200, "south": 120, "east": 200, "west": 120}
         self.clients = [blobs(name, size, flip=name in ("east", "west")) for name, size in sizes.items()]
         self.silos: dict[str, tuple[int, str | None]] = {}
 

@@ -62,7 +62,7 @@ def test_flower_carries_what_wire_carries(running: Running) -> None:
 
         found = estimate_distances(flower, seed=3)
         assert (found.method, found.cost["rounds"]) == ("few-round", 2)
-        expected = estimate_distances(wire, method="few-round", seed=3)
+        expected = estimate_distances(wire, method="few-round", seed=3, min_samples=10)  # what silos insist on
         for part in ("raw", "matrix", "stderr"):
             np.testing.assert_allclose(getattr(found, part), getattr(expected, part), **SAME)
         answers = [solve(distances, C=10) for distances in (found, expected)]
@@ -108,7 +108,7 @@ def test_the_commands_from_distances_to_report(running: Running) -> None:
     )  # fmt: skip
     assert json.loads(done.stdout)["coalitions"] == json.loads((run / "collaboration.json").read_text())["coalitions"]
     assert Distances.load(run / "distances.json").names == ("east", "north", "south", "west")
-    assert json.loads((run / "run.json").read_text())["clients"]["north"]["quantity"] == 60
+    assert json.loads((run / "run.json").read_text())["clients"]["north"]["quantity"] == 200
     fedcollab("report", run)
     page = (run / "report.html").read_text()
     assert "north" in page

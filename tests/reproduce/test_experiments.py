@@ -32,6 +32,7 @@ def run(*words: str) -> Any:
 def test_every_one_runs(name: str, folder: Path) -> None:
     [made] = run(name, "--tiny", "--jobs", "1", "--out", str(folder))
     assert made["tables"] or len(made["files"]) > 1
+    assert made["reduced"]
     for path in made["files"]:
         content = Path(path).read_bytes()
         assert content
@@ -76,6 +77,20 @@ def test_more_seeds_extend_a_table(tmp_path: Path) -> None:
     assert {record["seeds"] for record in one["tables"]} == {1}
     assert {record["seeds"] for record in two["tables"]} == {2}
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*_s0.json")} == kept
+
+
+def test_processes_give_what_one_process_gives(folder: Path, tmp_path: Path) -> None:
+    words = ("overview", "--tiny", "--out")
+    run(*words, str(folder), "--jobs", "1")
+    run(*words, str(tmp_path), "--jobs", "2")
+    made = sorted(path.relative_to(tmp_path) for path in (tmp_path / "cells").rglob("*.json"))
+    assert len(made) == 5
+    for path in made:
+        alone, pooled = (json.loads((root / path).read_text()) for root in (folder, tmp_path))
+        assert alone["settings"] == pooled["settings"]
+        for result in (alone["result"], pooled["result"]):
+            result.pop("cost", None)  # seconds differ
+        assert alone["result"] == pooled["result"]
 
 
 def test_docs_are_written_from_cells_alone(folder: Path, tmp_path: Path) -> None:

@@ -37,6 +37,7 @@ TOUR: dict[str, dict[str, str]] = {
     "Look closer": {
         "explain": "fedcollab.cli.coalitions:explain",
         "path": "fedcollab.cli.coalitions:path",
+        "check-encoder": "fedcollab.cli.encoder:check_encoder",
     },
     "Data sets, and the paper": {
         "data": "fedcollab.cli.data:data",

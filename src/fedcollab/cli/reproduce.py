@@ -117,6 +117,7 @@ def reproduce(
             {
                 "name": experiment.name,
                 "title": experiment.title,
+                "reduced": experiment.reduced(lab),
                 "text": made.text,
                 "tables": [record for table in made.tables for record in table.records()],
                 "files": [str(path) for path in paths],
@@ -124,6 +125,8 @@ def reproduce(
         )
         if not as_json:
             _show(made, paths)
+            if experiment.reduced(lab):
+                click.echo("Reduced: " + "; ".join(experiment.reduced(lab)))
     if as_json:
         options.print_json(outputs)
 
@@ -149,14 +152,17 @@ def _list(experiments: dict[str, Experiment], as_json: bool) -> None:
 
 
 def _with_data(lab: Lab, chosen: list[Experiment], quiet: bool) -> Lab:
-    """Leave out scenarios whose data are not here, unless they were asked for by name."""
-    from dataclasses import replace
-
-    from fedcollab.reproduce.lab import Lab as Made
+    """Leave out scenarios that lack cells and whose data are not here, unless they were asked for by name."""
     from fedcollab.scenarios.data import place
 
     possible = dict.fromkeys(name for made in chosen for name in lab.scenarios(made.scenarios))
-    absent = [name for name in possible if place(lab.dataset(name)) is None]
+    parts = {name: lab.only(name) if name in lab.setups else lab for name in possible}
+    absent = [
+        name
+        for name, part in parts.items()
+        if place(lab.dataset(name)) is None
+        and any(lab.cells.get(cell) is None for made in chosen for cell in made.cells(part))
+    ]
     if not absent or lab.asked.scenarios:
         return lab
     here = tuple(name for name in possible if name not in absent)
@@ -167,7 +173,7 @@ def _with_data(lab: Lab, chosen: list[Experiment], quiet: bool) -> Lab:
         for name in absent:
             data = lab.dataset(name)
             click.echo(f"note: {name} is left out; for its data run `fedcollab data get {data}`", err=True)
-    return Made(replace(lab.asked, scenarios=here), lab.cells)
+    return lab.only(*here)
 
 
 def _refuse_unknown_methods(methods: tuple[str, ...]) -> None:

@@ -113,7 +113,7 @@ def estimate(
         known = Distances.load(out) if resume else None
         source = found if known is None else connect(found)
         if known is not None and isinstance(source, Runtime):
-            adopt_beside(source, out)
+            adopt_schema(source, [out.parent])
             distances = complete(known, source, progress)
         else:
             distances = estimate_distances(
@@ -172,6 +172,7 @@ def train(
     from fedcollab.coalitions import Collaboration
     from fedcollab.progress import bar
     from fedcollab.report.terminal import show_training
+    from fedcollab.runtime import Runtime
     from fedcollab.training import train as run_training
 
     ends = ("local", "global")
@@ -180,8 +181,8 @@ def train(
     with options.open_source(scenario, clients, label, drop, on, names) as (found, brought):
         settings = with_defaults(settings, brought)
         shape = {key: settings.pop(key) for key in ("scale", "test_share")}
-        if isinstance(found, Runtime) and names is not None:
-            adopt_beside(found, Path(coalitions))
+        if isinstance(found, Runtime):
+            adopt_schema(found, [out.parent.parent, *[Path(coalitions).parent] * (names is not None)])
         federation = federate(found, **shape, seed=settings["seed"])
         with bar("training", quiet=quiet or as_json) as progress:
             result = run_training(federation, groups, run_dir=out, progress=progress, **settings)
@@ -255,13 +256,13 @@ def begin_run(folder: Path, federation: Runtime, settings: dict[str, Any]) -> No
     RunDirectory(folder).write_config({**asked, "clients": said(federation)})
 
 
-def adopt_beside(federation: Runtime, collaboration: Path) -> None:
-    """Go on with the schema that the distances were estimated with, where it lies beside this file."""
+def adopt_schema(federation: Runtime, folders: list[Path]) -> None:
+    """Go on with the schema that the distances were estimated with, where a run directory has it."""
     from fedcollab.membership.federation import adopt, read_schema
 
-    schema = collaboration.parent / "schema.json"
-    if schema.is_file():
-        adopt(federation, read_schema(schema))
+    found = [folder / "schema.json" for folder in folders if (folder / "schema.json").is_file()]
+    if found:
+        adopt(federation, read_schema(found[0]))
 
 
 def all_stages(

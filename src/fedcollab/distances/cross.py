@@ -117,7 +117,7 @@ def estimate(
     cap: int = 256,
     repeats: int = 4,
     replicates: int = 100,
-    min_samples: int = 1,
+    min_samples: int | None = None,
 ) -> Estimate:
     """Distances of the request's pairs."""
     number("folds", folds, at_least=2, whole=True)
@@ -125,8 +125,7 @@ def estimate(
     number("cap", cap, at_least=1, whole=True)
     number("repeats", repeats, at_least=1, whole=True)
     number("replicates", replicates, at_least=0, whole=True)
-    number("min_samples", min_samples, at_least=1, whole=True)
-    settings = Settings(find(head).name, folds, rounds, cap, repeats, replicates, min_samples)
+    settings = Settings(find(head).name, folds, rounds, cap, repeats, replicates, request.floor(min_samples))
     design = make_design(request, settings)
     cost = None
     if isinstance(request.runtime, Vectorised):

@@ -58,22 +58,21 @@ def estimate(
     folds: int | None = None,
     ridge: float = 1.0,
     replicates: int = 100,
-    min_samples: int = 1,
+    min_samples: int | None = None,
     privacy: float | Mapping[str, Any] | None = None,
 ) -> Estimate:
     """Distances of the request's pairs: C-divergence, or without `labels` the H-delta-H divergence.
 
     privacy   epsilon, or a mapping with `epsilon` or `noise` (the multiplier), `delta` and `clip`; see `privacy.read`
-    width     64, or with privacy 8; `folds` 5, or with privacy 2: fewer numbers, less noise on each
+    width     64, or with privacy 16; `folds` 5, or with privacy 2: fewer numbers, less noise on each
     """
     asked = privately.read(privacy, request.features)
-    width = (8 if asked else 64) if width is None else width
+    width = (16 if asked else 64) if width is None else width
     folds = (2 if asked else 5) if folds is None else folds
     for name, value, least in (("width", width, 1), ("folds", folds, 2), ("replicates", replicates, 0)):
         number(name, value, at_least=least, whole=True)
     number("ridge", ridge, above=0)
-    number("min_samples", min_samples, at_least=1, whole=True)
-    settings = Settings(labels, width, folds, ridge, replicates, min_samples, asked)
+    settings = Settings(labels, width, folds, ridge, replicates, request.floor(min_samples), asked)
     w = train(request, settings)
     mine = places(request.pairs)
     replies = request.ask(

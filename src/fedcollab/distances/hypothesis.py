@@ -23,7 +23,7 @@ def estimate(
     cap: int = 256,
     repeats: int = 4,
     replicates: int = 100,
-    min_samples: int = 1,
+    min_samples: int | None = None,
 ) -> Estimate:
     """Distances of the request's pairs."""
     return cross.estimate(

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcollab.distances.result import Distances
-from fedcollab.errors import FedcollabWarning, Paused
+from fedcollab.errors import FedcollabWarning, Paused, number
 from fedcollab.progress import Progress
 from fedcollab.runtime.absence import reasons
 from fedcollab.runtime.base import Cost, Runtime
@@ -104,6 +104,11 @@ class Request:
     def observed(self) -> NDArray[np.bool_]:
         """For each pair whether both of its clients have answered throughout."""
         return np.array([not self.lost.keys() & set(pair) for pair in self.pairs], dtype=bool)
+
+    def floor(self, asked: int | None) -> int:
+        """The floor of samples that clients are asked to keep: as given, or the runtime's (see `distances.floor`)."""
+        given = self.runtime.min_samples if asked is None else asked
+        return int(number("min_samples", given, at_least=1, whole=True))
 
     def quantity(self, name: str) -> int:
         """A client's training samples."""

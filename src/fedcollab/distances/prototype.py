@@ -39,10 +39,10 @@ def means(message: Message, silo: Silo) -> Message:
     return {"means": found.astype(np.float32), "known": known, "spread": np.array([spread])}
 
 
-def estimate(request: Request, *, least: int = 3, min_samples: int = 1) -> Estimate:
+def estimate(request: Request, *, least: int = 3, min_samples: int | None = None) -> Estimate:
     """Distances of the request's pairs."""
     number("least", least, at_least=2, whole=True)
-    number("min_samples", min_samples, at_least=1, whole=True)
+    min_samples = request.floor(min_samples)
     message: Message = {"classes": request.classes, "least": least, "min_samples": min_samples}
     replies = request.ask("prototype-means", dict.fromkeys(request.names, message))
     values = []

@@ -58,7 +58,7 @@ def estimate(
     every: int = 10,
     patience: int = 10,
     hidden: int = 200,
-    min_samples: int = 1,
+    min_samples: int | None = None,
 ) -> Estimate:
     """Distances of the request's pairs: C-divergence, or without `labels` the H-delta-H divergence."""
     settings = Settings(
@@ -71,9 +71,9 @@ def estimate(
         every,
         patience,
         hidden,
-        min_samples,
+        request.floor(min_samples),
     )
-    for name in ("min_samples", "batch", "local_steps", "rounds", "every", "patience", "hidden"):
+    for name in ("batch", "local_steps", "rounds", "every", "patience", "hidden"):
         number(name, getattr(settings, name), at_least=1, whole=True)
     cost = None
     if isinstance(request.runtime, Vectorised):

@@ -83,17 +83,10 @@ class AccuracyTable(Experiment):
         return [LOCAL, *(row for row in self.rows if row is not LOCAL and lab.wants(setup, row.method))]
 
     def _row(self, row: Row, runs: dict[int, Run], published: dict[str, list[float]]) -> tuple[Any, ...]:
-        entries: list[Any] = []
-        for measure, function in (("acc", None), ("ipr", metrics.ipr), ("rsd", metrics.rsd)):
-            known = published.get(measure)
-            if function is None:
-                values = [metrics.acc(run.accuracy) for run in runs.values()]
-            elif row is LOCAL:
-                entries.append(None)
-                continue
-            else:
-                values = [function(run.accuracy, run.local) for run in runs.values()]
-            entries.append(Figure(tuple(100 * v for v in values), None if known is None else (known[0], known[1])))
+        entries = [
+            None if row is LOCAL and measure != "acc" else Figure(values, _pair(published.get(measure)))
+            for measure, values in measures(runs).items()
+        ]
         extra = [said_coalitions(runs)] if self.shows_coalitions else []
         return (row.label, *entries, len(runs), *extra)
 
@@ -127,6 +120,20 @@ def runs_of(lab: Lab, setup: Setup, row: Row) -> dict[int, Run]:
         if result is not None and local is not None:
             runs[seed] = Run(np.array(result["accuracy"]), np.array(local["accuracy"]), result["coalitions"])
     return runs
+
+
+def measures(runs: dict[int, Run]) -> dict[str, tuple[float, ...]]:
+    """Acc, IPR and RSD of every seed, in percent."""
+    both = [(run.accuracy, run.local) for run in runs.values()]
+    return {
+        "acc": tuple(100 * metrics.acc(accuracy) for accuracy, _ in both),
+        "ipr": tuple(100 * metrics.ipr(accuracy, local) for accuracy, local in both),
+        "rsd": tuple(100 * metrics.rsd(accuracy, local) for accuracy, local in both),
+    }
+
+
+def _pair(values: list[float] | None) -> tuple[float, float] | None:
+    return None if values is None else (values[0], values[1])
 
 
 def said_coalitions(runs: dict[int, Run]) -> str:

@@ -1,7 +1,8 @@
 """docs/results.md from the cells: what was run, beside the paper, with seeds, rounds, date, machine and command.
 
 Nothing is computed here. What is marked as far from the paper's figure is explained in `explanations.toml` beside the
-cells, one entry a table and scenario; what is marked and has no entry there is listed as not explained yet.
+cells, one entry a table and scenario; what is marked and has no entry there is listed as not explained yet. Its table
+[questions] may open the answers of docs/questions.md.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcollab import artefact
+from fedcollab.reproduce import questions
 from fedcollab.reproduce.cells import Kept
 from fedcollab.reproduce.experiment import Experiment
 from fedcollab.reproduce.lab import Lab
@@ -30,19 +32,39 @@ Coalitions come from the estimated distances and the solver, never typed in.
 
 
 def write(lab: Lab, folder: Path, docs: Path) -> list[Path]:
-    """Write DIR/results.md, and the tables and figures in `folder` that it shows."""
+    """Write DIR/results.md and DIR/questions.md, and the tables and figures in `folder` that it shows."""
     from fedcollab.reproduce import EXPERIMENTS
 
     why = explanations(folder)
     parts = [HEAD]
     for experiment in EXPERIMENTS.values():
         made = experiment.output(lab)
-        if made.tables or made.charts:
-            made.save(experiment.name, folder, experiment.title)
+        if not (made.tables or made.charts):
+            continue
+        made.save(experiment.name, folder, experiment.title)
+        if experiment.page and (docs / experiment.page).exists():
+            renew(docs / experiment.page, made, provenance(lab.kept(list(experiment.cells(lab)))))
+            parts.append(
+                f"## {experiment.name}\n\n{experiment.title} On a page of its own: [docs/{experiment.page}]"
+                f"({experiment.page}).\n"
+            )
+        else:
             parts.append(section(experiment, made, lab, why, os.path.relpath(folder, docs)))
     target = docs / "results.md"
     artefact.write_bytes(target, ("\n".join(part.strip() + "\n" for part in parts)).encode())
-    return [target]
+    return [target, questions.write(lab, docs, why.get("questions", {}))]
+
+
+def renew(page: Path, made: Output, ran: str) -> None:
+    """Renew the tables of a page written by hand: each between `<!-- KEY: begin -->` and `<!-- KEY: end -->`."""
+    text = page.read_text(encoding="utf-8")
+    for key, block in {"ran": ran + "\n", **{table.key: table.markdown() for table in made.tables}}.items():
+        first, last = f"<!-- {key}: begin -->\n", f"<!-- {key}: end -->"
+        before, mark, rest = text.partition(first)
+        _, end, after = rest.partition(last)
+        if mark and end:
+            text = f"{before}{first}\n{block}\n{last}{after}"
+    artefact.write_bytes(page, text.encode())
 
 
 def section(experiment: Experiment, made: Output, lab: Lab, why: dict[str, Any], folder: str) -> str:

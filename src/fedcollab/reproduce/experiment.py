@@ -21,6 +21,7 @@ class Experiment:
     place         where it stands in the paper
     scenarios     those it can be run on; None where it has none
     time          how long it takes on the reference machine (2 cores, no GPU)
+    page          the page in docs/ that shows it, where it has one of its own
     """
 
     name: ClassVar[str]
@@ -28,10 +29,17 @@ class Experiment:
     place: ClassVar[str]
     time: ClassVar[str]
     scenarios: ClassVar[tuple[str, ...]] = SCENARIOS
+    page: ClassVar[str] = ""
 
     def cells(self, lab: Lab) -> Iterator[Cell]:
         """The cells that it needs, as far as they can be named yet."""
         yield from ()
+
+    def reduced(self, lab: Lab) -> list[str]:
+        """What a quick run leaves out, in words."""
+        if lab.asked.size == "full":
+            return []
+        return [f"{name}: {lab.setups[name].notes[-1]}" for name in lab.scenarios(self.scenarios) if name in lab.setups]
 
     def output(self, lab: Lab) -> Output:
         """What the cells that are there give; cells that are not are left out, never guessed."""

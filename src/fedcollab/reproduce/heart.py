@@ -47,12 +47,18 @@ class Heart(Experiment):
     place = "not in the paper"
     time = "20 min"
     scenarios = ("heart",)
+    page = "heart.md"
 
     def cells(self, lab: Lab) -> Iterator[Cell]:
         """Advice and outcome of every split."""
         for seed in range(SPLITS[lab.asked.size] if lab.asked.seeds is None else lab.asked.seeds):
             yield advice_cell(lab, seed)
             yield outcome_cell(lab, seed)
+
+    def reduced(self, lab: Lab) -> list[str]:
+        """Splits."""
+        size = lab.asked.size
+        return [] if size == "full" else [f"{SPLITS[size]} splits instead of {SPLITS['full']}"]
 
     def output(self, lab: Lab) -> Output:
         """Distances, advice along C, outcomes, and the two compared."""
@@ -246,7 +252,8 @@ def setup_of(lab: Lab) -> Setup:
 def advice_cell(lab: Lab, seed: int) -> Cell:
     """Distances and suggestions of one split."""
     setup = setup_of(lab)
-    settings = {**setup.data(seed), "methods": METHODS, "rounds": setup.distance_options.get("rounds")}
+    methods = METHODS if lab.asked.size != "tiny" else ("hypothesis", "cross", "label")
+    settings = {**setup.data(seed), "methods": methods, "rounds": setup.distance_options.get("rounds")}
     return Cell("advice", setup.file("advice", seed), settings)
 
 

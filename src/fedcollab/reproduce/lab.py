@@ -44,10 +44,14 @@ class Lab:
     def __post_init__(self) -> None:
         made = choose("size", self.asked.size, SIZES)()
         for name in self.asked.scenarios:
-            choose("scenario", name, made)
+            choose("scenario", name, {**dict.fromkeys(made), "heart": None})
         if self.asked.rounds is not None:
             made = {name: _shortened(setup, self.asked.rounds) for name, setup in made.items()}
         self.setups: dict[str, Setup] = made
+
+    def only(self, *scenarios: str) -> Lab:
+        """The same for some scenarios."""
+        return Lab(replace(self.asked, scenarios=scenarios), self.cells)
 
     def scenarios(self, possible: Sequence[str]) -> list[str]:
         """Those of an experiment's scenarios that were asked for."""

@@ -91,11 +91,11 @@ def _workers(folder: Path, jobs: int, fresh: bool) -> Iterator[Submit]:
     try:
         yield lambda cell: pool.submit(work, str(folder), cell.kind, cell.name, cell.settings, fresh)
     except BaseException:
-        pool.shutdown(wait=False, cancel_futures=True)
         for process in multiprocessing.active_children():
             process.terminate()
         raise
-    pool.shutdown()
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _begin() -> None:

@@ -39,6 +39,15 @@ class TwoClient(Experiment):
                 for way in WAYS:
                     yield lab.training_cell(setup, seed, "fedavg", way)
 
+    def reduced(self, lab: Lab) -> list[str]:
+        """Rounds and seeds."""
+        first = next(iter(panels(lab)["distance"].values()))
+        return (
+            []
+            if lab.asked.size == "full"
+            else [f"{first.rounds} rounds instead of {ROUNDS}, 1 seed instead of {SEEDS}"]
+        )
+
     def output(self, lab: Lab) -> Output:
         """A table and a picture, with the point where the local model overtakes."""
         tables, rows, text = [], [], []

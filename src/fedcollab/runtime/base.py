@@ -12,6 +12,7 @@ from fedcollab.clients.data import ClientData
 from fedcollab.errors import InputError, Paused
 from fedcollab.runtime import absence, contract
 from fedcollab.runtime.absence import Absence, Policy
+from fedcollab.runtime.floors import Floors
 from fedcollab.runtime.message import Message, payload
 
 if TYPE_CHECKING:
@@ -53,6 +54,8 @@ class Runtime(ABC):
     few_rounds: bool = False
     #: whether clients keep their trained models themselves; personal ones then do not leave them
     models_stay: bool = False
+    #: the floor of samples that procedures ask of clients by default: see `distances.floor`
+    min_samples: int = Floors.min_samples
     schema: Schema | None = None
     described: Mapping[str, Message]
     absent: Mapping[str, str]

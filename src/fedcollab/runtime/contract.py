@@ -129,13 +129,16 @@ CONTRACTS: dict[str, Contract] = {
         {**_round, "models": "f4[K,P]"},
         {"losses": "f8[K]~"},
     ),
-    "cross-norm": Contract("said how long a sample is on average: one number", {}, {"norm": "f8[1]"}),
+    "cross-norm": Contract(
+        "said how long a sample is on average: one number", {"min_samples?": f"whole 1..{MOST}"}, {"norm": "f8[1]"}
+    ),
     "cross-open": Contract(
         "took over the plan of a comparison with other clients",
         {
             "head": "text", "classes": f"whole 1..{CLASSES}", "seed": "whole", "folds": f"whole 2..{FOLDS}",
             "replicates": f"whole 0..{REPLICATES}", "sizes": f"wholes[N] 1..{MOST}",
             "repeats": f"wholes[N] 1..{REPEATS}", "targets": "wholes[N] 0..1", "scales": "numbers[N]",
+            "min_samples?": f"whole 1..{MOST}",
         },
     ),
     "cross-step": Contract(
@@ -160,7 +163,7 @@ CONTRACTS: dict[str, Contract] = {
     "few-validate": Contract(
         "tested models that tell clients apart: accuracies and their spread",
         {
-            "w": "f4[N,F,K,D]", "targets": "wholes[N] 0..1", "sizes": f"wholes[N] 1..{MOST}",
+            "w": "f4[N,F,K,D]", "targets": "wholes[N] 0..1",
             "replicates": f"whole 0..{REPLICATES}",
         },
         {"found": "f8[N,_]"},
@@ -171,7 +174,7 @@ CONTRACTS: dict[str, Contract] = {
     ),
     "prototype-means": Contract(
         "gave the average sample of each class",
-        {"classes": f"whole 1..{CLASSES}", "least": f"whole 2..{MOST}"},
+        {"classes": f"whole 1..{CLASSES}", "least": f"whole 2..{MOST}", "min_samples?": f"whole 1..{MOST}"},
         {"means": "f4[K,_]", "known": "b[K]", "spread": "f8[1]"},
     ),
     "published-open": Contract(
@@ -179,7 +182,7 @@ CONTRACTS: dict[str, Contract] = {
         {
             "seed": "whole", "train": f"whole 1..{MOST}", "lr": "number", "batch": f"whole 1..{MOST}",
             "local_steps": f"whole 1..{EPOCHS}", "hidden": f"whole 1..{CLASSES}", "classes": f"whole 0..{CLASSES}",
-            "targets": "wholes[_] 0..1",
+            "targets": "wholes[_] 0..1", "min_samples?": f"whole 1..{MOST}",
         },
     ),
     "published-step": Contract(

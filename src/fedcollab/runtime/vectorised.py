@@ -19,6 +19,7 @@ class Vectorised(Runtime):
     """All clients in memory."""
 
     checks = False
+    min_samples = NO_FLOORS.min_samples
 
     def __init__(self, clients: Iterable[ClientData], *, device: str = "cpu") -> None:
         checked = check_clients(clients)

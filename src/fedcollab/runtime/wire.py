@@ -22,6 +22,8 @@ class Wire(Runtime):
     `spy`, if given, sees every (action, client name, message bytes, reply bytes) that crosses the line.
     """
 
+    min_samples = NO_FLOORS.min_samples
+
     def __init__(self, clients: Iterable[ClientData], *, device: str = "cpu", spy: Spy | None = None) -> None:
         checked = check_clients(clients)
         super().__init__(client.name for client in checked)

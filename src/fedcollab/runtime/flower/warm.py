@@ -23,12 +23,14 @@ from typing import NoReturn
 PROGRAM = "flwr-clientapp"
 WANTED = ("fedcollab.runtime.flower.client", "fedcollab.training.client", "fedcollab.distances.client")
 
+IMPORT = 120  # seconds after which a script waits no longer for this process to have everything imported
+
 SCRIPT = """\
 #!{python} -SE
 import json, os, socket, sys
 try:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
-        line.settimeout(10)
+        line.settimeout({wait})
         line.connect({address!r})
         line.sendall(json.dumps(sys.argv[1:]).encode() + b"\\n")
         if line.recv(1) != b"+":
@@ -42,7 +44,7 @@ def write_script(folder: Path, address: str, program: str) -> Path:
     """The script that stands in for `flwr-clientapp`; its folder, to be first on the path."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / PROGRAM
-    path.write_text(SCRIPT.format(python=sys.executable, address=address, program=program))
+    path.write_text(SCRIPT.format(python=sys.executable, address=address, program=program, wait=IMPORT))
     path.chmod(0o700)
     return folder
 
@@ -54,12 +56,12 @@ def main() -> None:
     Path(address).unlink(missing_ok=True)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as door:
         door.bind(address)
+        door.listen(8)
         (entry,) = (each for each in metadata.entry_points(group="console_scripts") if each.name == PROGRAM)
         entry.load()
         for module in WANTED:
             import_module(module)
         gc.freeze()
-        door.listen(8)
         while os.getppid() == parent:
             _reap()
             if not select.select([door], [], [], 1.0)[0]:
