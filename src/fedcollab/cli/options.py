@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -29,6 +30,23 @@ def several(*decorators: Callable[[F], F]) -> Callable[[F], F]:
         return function
 
     return apply
+
+
+def grown(later: Mapping[str, str]) -> type[click.Group]:
+    """A group with more commands, in files of their own (name -> module:attribute), imported when they are used."""
+
+    class Grown(click.Group):
+        def list_commands(self, ctx: click.Context) -> list[str]:
+            return [*super().list_commands(ctx), *later]
+
+        def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+            if cmd_name not in later:
+                return super().get_command(ctx, cmd_name)
+            module, attribute = later[cmd_name].split(":")
+            command: click.Command = getattr(import_module(module), attribute)
+            return command
+
+    return Grown
 
 
 output = several(
