@@ -34,6 +34,7 @@ from fedcollab.distances.pairs import Estimate, Floats, Request, places
 from fedcollab.errors import number
 from fedcollab.runtime.message import Message
 
+
 @dataclass(frozen=True)
 class Settings:
     """`width`: features after projection, at most; `min_samples`: see `distances.floor`; `privacy`: as applied."""
