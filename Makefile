@@ -10,16 +10,23 @@ ifneq ($(wildcard $(SHARED)),)
 export FEDCOLLAB_DATA ?= $(SHARED)
 endif
 
-.PHONY: demo test test-slow lint bench docs clean browser data
+.PHONY: demo test test-slow test-federation federation-demo lint bench docs clean browser data
 
 demo: .venv/installed
 	$(BIN)/fedcollab demo --out runs/demo
 
 test: .venv/installed-dev browser data
-	$(BIN)/pytest -n 2 -q --doctest-modules src tests -m "not slow"
+	$(BIN)/pytest -n 2 -q --doctest-modules src tests -m "not slow and not federation"
 
 test-slow: .venv/installed-dev browser data
 	$(BIN)/pytest -q tests -m slow
+
+federation-demo: .venv/installed
+	@$(BIN)/pip install -q -e ".[flower]"
+	$(BIN)/fedcollab federation demo --out runs/federation
+
+test-federation: .venv/installed-dev
+	$(BIN)/pytest -q tests/federation -m federation
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check .

@@ -13,6 +13,10 @@ class InputError(ValueError):
     """Input that cannot be used. The command line prints it as one line and exits with code 2."""
 
 
+class Paused(RuntimeError):
+    """Too few clients answered. What was done is kept; the command line prints one line and exits with code 75."""
+
+
 class FedcollabWarning(UserWarning):
     """Input that is used all the same, but that its owner should know about."""
 

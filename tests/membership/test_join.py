@@ -83,10 +83,10 @@ def test_nobody_else_gets_a_message_while_it_trains(fitted: Fitted) -> None:
     federation = with_client(fitted.federation, blobs("g", 30, flip=True))
     carry = federation.call
 
-    def spy(action: str, messages: dict[str, Any]) -> dict[str, Any]:
+    def spy(action: str, messages: dict[str, Any], **how: bool) -> dict[str, Any]:
         if action in ("train", "evaluate"):
             asked.update(messages)
-        return carry(action, messages)
+        return carry(action, messages, **how)
 
     federation.call = spy
     _, state = open_state(fitted.settings.run_dir)

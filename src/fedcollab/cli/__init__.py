@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from fedcollab import __version__
-from fedcollab.errors import FedcollabWarning, InputError
+from fedcollab.errors import FedcollabWarning, InputError, Paused
 
 TOUR: dict[str, dict[str, str]] = {
     "Start here": {
@@ -37,6 +37,7 @@ TOUR: dict[str, dict[str, str]] = {
     "Look closer": {
         "explain": "fedcollab.cli.coalitions:explain",
         "path": "fedcollab.cli.coalitions:path",
+        "check-encoder": "fedcollab.cli.encoder:check_encoder",
     },
     "Data sets, and the paper": {
         "data": "fedcollab.cli.data:data",
@@ -105,7 +106,8 @@ def cli(debug: bool) -> None:
 
 
 def main() -> None:
-    """Entry point: bad input ends in one line on standard error and exit code 2, an interrupt in 130."""
+    """Entry point: bad input ends in one line on standard error and exit code 2, too few
+    answers in 75, an interrupt in 130."""
     debug = "--debug" in sys.argv or bool(os.environ.get("FEDCOLLAB_DEBUG"))
     warnings.showwarning = _show_warning
     try:
@@ -113,6 +115,8 @@ def main() -> None:
         sys.exit(code if isinstance(code, int) else 0)
     except InputError as error:
         _fail(str(error), 2, debug)
+    except Paused as error:
+        _fail(f"paused: {error}; what is done is kept: run the same command again to go on", 75, debug)
     except click.ClickException as error:
         context = getattr(error, "ctx", None)
         if type(error).__name__ == "NoArgsIsHelpError":

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     help="How much it hurts to have little data: a positive number, or auto.",
 )
 @options.estimation
+@options.protection
 @options.training
 @click.option("--out", type=click.Path(path_type=Path), help="Run directory.  [default: runs/NAME of the source]")
 @click.option("--fresh", is_flag=True, help="Start over if that run exists; else it goes on where it stopped.")
@@ -50,8 +51,9 @@ def run(
     Every stage leaves its artefact in the run directory; an interrupted run goes on where it stopped.
     """
     value = options.parse_C(C)
+    protection = options.take_protection(settings)
     found, brought = options.find_clients(scenario, clients, label, drop)
-    settings = with_defaults(settings, brought)
+    settings = with_defaults(settings, brought) | ({"distance_options": protection} if protection else {})
     from fedcollab.report.terminal import show_run
     from fedcollab.store import RunDirectory
 
@@ -72,14 +74,17 @@ def run(
     epilog="""\b
 Examples:
   fedcollab estimate --clients hospitals/ --label outcome -o distances.json
+  fedcollab estimate --clients hospitals/ --label outcome --distance few-round --privacy-epsilon 4 -o distances.json
   fedcollab estimate --on federation/ -o runs/h/distances.json"""
 )
 @options.source
 @options.on
 @options.estimation
+@options.protection
 @click.option(
     "-o", "--out", required=True, type=click.Path(path_type=Path), help="Where to write the distances (JSON)."
 )
+@click.option("--resume", is_flag=True, help="Measure only the pairs that are missing in that file.")
 @options.output
 def estimate(
     scenario: Path | None,
@@ -88,31 +93,47 @@ def estimate(
     drop: tuple[str, ...],
     on: Path | None,
     out: Path,
+    resume: bool,
     as_json: bool,
     quiet: bool,
     **settings: Any,
 ) -> None:
-    """How different are every two clients' data? Writes a distances file for `fedcollab solve`."""
+    """How different are every two clients' data? Writes a distances file for `fedcollab solve`.
+
+    Clients that do not answer are left unobserved; with --resume, later, their pairs alone are measured.
+    """
     check_target(out)
-    from fedcollab.distances import estimate_distances
+    protection = options.take_protection(settings)
+    from fedcollab.distances import Distances, estimate_distances
+    from fedcollab.distances.complete import complete
     from fedcollab.progress import bar
     from fedcollab.report.terminal import show_distances
+    from fedcollab.runtime import Runtime, connect
 
     with (
         options.open_source(scenario, clients, label, drop, on) as (found, brought),
         bar("distances", quiet=quiet or as_json) as progress,
     ):
         settings = with_defaults(settings, brought)
-        distances = estimate_distances(
-            found,
-            method=settings["distance"],
-            seed=settings["seed"],
-            scale=settings["scale"],
-            encoder=settings["encoder"],
-            missing_indicators=settings["missing_indicators"],
-            test_share=settings["test_share"],
-            progress=progress,
-        )
+        known = Distances.load(out) if resume else None
+        source = found if known is None else connect(found)
+        if known is not None and isinstance(source, Runtime):
+            adopt_schema(source, [out.parent])
+            distances = complete(known, source, progress)
+        else:
+            distances = estimate_distances(
+                source,
+                method=settings["distance"],
+                seed=settings["seed"],
+                scale=settings["scale"],
+                encoder=settings["encoder"],
+                missing_indicators=settings["missing_indicators"],
+                test_share=settings["test_share"],
+                progress=progress,
+                **protection,
+            )
+        if isinstance(found, Runtime) and found.schema is not None:
+            begin_run(out.parent, found, settings)
     distances.save(out)
     if as_json:
         options.print_json(options.read_json(out))
@@ -157,6 +178,7 @@ def train(
     from fedcollab.coalitions import Collaboration
     from fedcollab.progress import bar
     from fedcollab.report.terminal import show_training
+    from fedcollab.runtime import Runtime
     from fedcollab.training import train as run_training
 
     ends = ("local", "global")
@@ -164,9 +186,10 @@ def train(
     names = None if coalitions in ends else [str(name) for members in groups for name in members]
     with options.open_source(scenario, clients, label, drop, on, names) as (found, brought):
         settings = with_defaults(settings, brought)
-        federation = federate(
-            found, scale=settings.pop("scale"), test_share=settings.pop("test_share"), seed=settings["seed"]
-        )
+        shape = {key: settings.pop(key) for key in ("scale", "test_share")}
+        if isinstance(found, Runtime):
+            adopt_schema(found, [out.parent.parent, *[Path(coalitions).parent] * (names is not None)])
+        federation = federate(found, **shape, seed=settings["seed"])
         with bar("training", quiet=quiet or as_json) as progress:
             result = run_training(federation, groups, run_dir=out, progress=progress, **settings)
     if as_json:
@@ -223,6 +246,31 @@ def open_federation(clients: Iterable[ClientData], settings: dict[str, Any], *, 
         )
 
 
+def begin_run(folder: Path, federation: Runtime, settings: dict[str, Any]) -> None:
+    """Write down what was asked of a federation and what it agreed on, for later stages and for the report.
+
+    Over silos a stage is a run of its own, so the folder is made stage by stage.
+    """
+    from fedcollab.artefact import write_bytes
+    from fedcollab.membership.federation import said
+    from fedcollab.store import RunDirectory, command, now, versions
+
+    assert federation.schema is not None
+    federation.keep_journal(folder)
+    write_bytes(folder / "schema.json", (federation.schema.to_json() + "\n").encode())
+    asked = {"settings": settings, "command": command(), "started": now(), "versions": versions()}
+    RunDirectory(folder).write_config({**asked, "clients": said(federation)})
+
+
+def adopt_schema(federation: Runtime, folders: list[Path]) -> None:
+    """Go on with the schema that the distances were estimated with, where a run directory has it."""
+    from fedcollab.membership.federation import adopt, read_schema
+
+    found = [folder / "schema.json" for folder in folders if (folder / "schema.json").is_file()]
+    if found:
+        adopt(federation, read_schema(found[0]))
+
+
 def all_stages(
     federation: Runtime, C: float | str, out: Path, settings: dict[str, Any], *, quiet: bool
 ) -> tuple[Fitted, dict[str, TrainingResult]]:
@@ -234,6 +282,7 @@ def all_stages(
     fitted = FedCollab(
         C=C,
         distance=settings["distance"],
+        distance_options=settings.get("distance_options", {}),
         seed=settings["seed"],
         run_dir=out,
         quiet=quiet,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -23,9 +23,12 @@ from fedcollab.clients.data import ClientData, Features, feature_shape, is_table
 from fedcollab.encoders.encoding import Encoding, with_encoder
 from fedcollab.errors import FedcollabWarning, InputError, number
 from fedcollab.progress import Progress, silent
+from fedcollab.runtime.absence import reasons
 from fedcollab.runtime.base import Runtime
 from fedcollab.runtime.message import Message
 from fedcollab.runtime.silo import Arrays, Silo
+
+Moments = tuple[NDArray[np.float64], NDArray[np.float64]]  # a mean each, and how many values it is of
 
 CATEGORIES_AT_MOST = 100
 SCALES = ("auto", "features", "channels", "none")
@@ -275,7 +278,7 @@ def agree_on_encoder(runtime: Runtime, encoder: Any, progress: Progress = silent
     assert runtime.schema is not None
     schema = with_encoder(runtime, runtime.schema, encoder, progress)
     if schema != runtime.schema:
-        runtime.call_all("prepare", {"schema": schema.to_json()})
+        ask_everyone(runtime, "prepare", {"schema": schema.to_json()})
         runtime.schema = schema
 
 
@@ -296,43 +299,69 @@ def prepare(
         raise InputError(f"`scale` (={scale!r}) must be one of: {', '.join(SCALES)}")
     number("test_share", test_share, above=0, at_most=0.9)
     common = {"test_share": test_share, "seed": seed}
-    described = runtime.call_all("describe", {"scale": "none", **common})
+    described = ask_everyone(runtime, "describe", {"scale": "none", **common})
     table, shape = _agree(described)
     if table:
         scale = "features"
     elif scale == "auto":
         scale = "features" if len(shape) == 1 else "channels"
-    classes = _classes(described)
     extras: dict[str, Any] = {
         "missing_indicators": missing_indicators,
         "test_share": test_share,
         "seed": seed,
     }
     if table:
-        schema = _table_schema(runtime, described, classes, common, extras)
+        described, schema = _table_schema(runtime, described, common, extras)
     elif scale == "none":
-        schema = Schema(classes, tuple(shape), **extras)
+        schema = Schema(_classes(described), tuple(shape), **extras)
     else:
         if scale == "features" or len(shape) == 3:
-            described = runtime.call_all("describe", {"scale": scale, **common})
-        sums = total(described, "sum")
-        quantity = sum(reply["quantity"] for reply in described.values())
-        count = quantity * int(np.prod(shape)) / len(sums)
-        mean = sums / count
-        squares = total(runtime.call_all("spread", {"scale": scale, "mean": mean, **common}), "squares")
-        schema = Schema(classes, tuple(shape), None, tuple(mean.tolist()), deviation(squares / count), **extras)
-    runtime.call_all("prepare", {"schema": schema.to_json()})
-    runtime.schema, runtime.described = schema, described
+            described = ask_everyone(runtime, "describe", {"scale": scale, **common})
+
+        def moments(described: Mapping[str, Message]) -> Moments:
+            sums = total(described, "sum")
+            count = sum(reply["quantity"] for reply in described.values()) * int(np.prod(shape)) / len(sums)
+            return sums / count, np.array(count)
+
+        described, mean, squares = variance(runtime, described, moments, "spread", {"scale": scale, **common})
+        schema = Schema(_classes(described), tuple(shape), None, tuple(mean.tolist()), deviation(squares), **extras)
+    runtime.described = described
+    ask_everyone(runtime, "prepare", {"schema": schema.to_json()})
+    runtime.schema = schema
     return schema
+
+
+def ask_everyone(runtime: Runtime, action: str, message: Message) -> dict[str, Message]:
+    """One round of preparing: whoever does not answer is left out of the federation, with a word about it."""
+    replies = runtime.call_all(action, message, partial=True)
+    if runtime.absent:
+        runtime.leave_out(runtime.absent)
+        warnings.warn(f"left out: {reasons(runtime.absent)}", FedcollabWarning, stacklevel=3)
+    return replies
+
+
+def variance(
+    runtime: Runtime,
+    described: Mapping[str, Message],
+    moments: Callable[[Mapping[str, Message]], Moments],
+    action: str,
+    ask: Message,
+) -> tuple[dict[str, Message], NDArray[np.float64], NDArray[np.float64]]:
+    """Means and variances over those who answer both rounds: with one lost in between, the second is asked again."""
+    while True:
+        mean, count = moments(described)
+        replies = ask_everyone(runtime, action, {**ask, "mean": mean})
+        if len(replies) == len(described):
+            return dict(described), mean, total(replies, "squares") / count
+        described = {name: reply for name, reply in described.items() if name in replies}
 
 
 def _table_schema(
     runtime: Runtime,
     described: Mapping[str, Message],
-    classes: tuple[int | str, ...],
     common: Message,
     extras: dict[str, Any],
-) -> Schema:
+) -> tuple[dict[str, Message], Schema]:
     names = next(iter(described.values()))["shape"]
     for position, name in enumerate(names):
         by_kind = {reply["kinds"][position]: client for client, reply in reversed(list(described.items()))}
@@ -341,10 +370,13 @@ def _table_schema(
                 f"column `{name}` is numeric at client `{by_kind['numeric']}` "
                 f"and text at client `{by_kind['categorical']}`"
             )
-    present = total(described, "present")
-    mean = total(described, "sum") / np.maximum(present, 1)
-    squares = total(runtime.call_all("spread", {"scale": "features", "mean": mean, **common}), "squares")
-    stds = deviation(squares / np.maximum(present, 1))
+
+    def moments(described: Mapping[str, Message]) -> Moments:
+        present = np.maximum(total(described, "present"), 1)
+        return total(described, "sum") / present, present
+
+    described, mean, squares = variance(runtime, described, moments, "spread", {"scale": "features", **common})
+    stds = deviation(squares)
     columns = []
     for position, name in enumerate(names):
         if any(reply["kinds"][position] == "categorical" for reply in described.values()):
@@ -353,7 +385,7 @@ def _table_schema(
         else:
             columns.append(Column(name, float(mean[position]), stds[position]))
     width = sum((len(c.categories) if c.categories is not None else 1) + extras["missing_indicators"] for c in columns)
-    return Schema(classes, (width,), tuple(columns), **extras)
+    return described, Schema(_classes(described), (width,), tuple(columns), **extras)
 
 
 def _agree(described: Mapping[str, Message]) -> tuple[bool, list[Any]]:

@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Any
 from fedcollab.distances.result import Distances
 
 if TYPE_CHECKING:
+    from fedcollab.distances.check import EncoderCheck, check_encoder
     from fedcollab.distances.estimate import METHODS, estimate_distances
     from fedcollab.distances.newcomer import estimate_newcomer
 
-__all__ = ["METHODS", "Distances", "estimate_distances", "estimate_newcomer"]
+__all__ = ["METHODS", "Distances", "EncoderCheck", "check_encoder", "estimate_distances", "estimate_newcomer"]
 
 _HOME = {
+    "EncoderCheck": "fedcollab.distances.check",
     "METHODS": "fedcollab.distances.estimate",
+    "check_encoder": "fedcollab.distances.check",
     "estimate_distances": "fedcollab.distances.estimate",
     "estimate_newcomer": "fedcollab.distances.newcomer",
 }

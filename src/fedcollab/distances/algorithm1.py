@@ -19,6 +19,7 @@ from fedcollab import seeds
 from fedcollab.clients.schema import stratified
 from fedcollab.distances.client import tensors
 from fedcollab.distances.discriminator import descend, forward
+from fedcollab.distances.floor import require
 from fedcollab.distances.folds import Ints
 from fedcollab.runtime.message import Message
 from fedcollab.runtime.silo import Silo
@@ -36,6 +37,7 @@ class Task:
     hidden: int
     classes: int
     targets: list[int]
+    min_samples: int = 1
 
     @classmethod
     def of(cls, message: Message) -> Task:
@@ -49,8 +51,15 @@ class Task:
 
 def open_task(message: Message, silo: Silo) -> Message:
     """Action `published-open`."""
+    check(Task.of(message), silo)
     silo.state["published"] = Task.of(message).message()
     return {}
+
+
+def check(task: Task, silo: Silo) -> None:
+    """The floor: the smallest batch that makes an update."""
+    smallest = task.train % task.batch or min(task.batch, task.train)
+    require(silo, {"min_samples": task.min_samples}, smallest, f"updates from batches of {smallest} samples")
 
 
 def step(message: Message, silo: Silo) -> Message:

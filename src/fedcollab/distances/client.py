@@ -11,6 +11,7 @@ read.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,8 +21,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedcollab.distances import folds as folding
+from fedcollab.distances.floor import require
 from fedcollab.distances.heads import Head, find
-from fedcollab.distances.uncertainty import summary
+from fedcollab.distances.uncertainty import partial, summary
 from fedcollab.runtime.message import Message
 from fedcollab.runtime.silo import Silo
 
@@ -41,6 +43,7 @@ class Part:
     repeats: list[int]
     targets: list[int]
     scales: list[float]
+    min_samples: int = 1
 
     @classmethod
     def of(cls, message: Message) -> Part:
@@ -70,13 +73,26 @@ def models(head: Head, folds: int, repeats: list[int]) -> list[tuple[int, int, i
 def norm(message: Message, silo: Silo) -> Message:
     """Action `cross-norm`."""
     x = rows(silo)
+    require(silo, message, len(x), "the length of its features")
     return {"norm": np.array([np.mean(np.sum(np.square(x, dtype=np.float64), axis=1))])}
 
 
 def open_plan(message: Message, silo: Silo) -> Message:
     """Action `cross-open`."""
+    check(Part.of(message), silo)
     silo.state["cross"] = Part.of(message).message()
     return {}
+
+
+def check(part: Part, silo: Silo) -> None:
+    """The floor: updates of two folds, or of two training sizes, differ by the sum over the samples between them."""
+    message: Message = {"min_samples": part.min_samples}
+    count = len(silo.arrays.y)
+    require(silo, message, max(1, count // part.folds), f"updates of {part.folds} folds of {count} samples")
+    sizes = sorted(set(part.sizes))
+    require(silo, message, sizes[0], f"updates from {sizes[0]} samples")
+    for less, more in itertools.pairwise(sizes):
+        require(silo, message, more - less, f"updates from {less} and from {more} samples (no multiples of the floor)")
 
 
 def step(message: Message, silo: Silo) -> Message:
@@ -87,8 +103,8 @@ def step(message: Message, silo: Silo) -> Message:
 
 
 def validate(message: Message, silo: Silo) -> Message:
-    """Action `cross-validate`; the plan is forgotten."""
-    part = Part.of(silo.state.pop("cross"))
+    """Action `cross-validate`. The plan stays until the next one: a reply may be lost and asked for again."""
+    part = Part.of(silo.state["cross"])
     return judge(part, torch.from_numpy(np.array(message["w"])).to(silo.device), silo)
 
 
@@ -128,7 +144,7 @@ def judge(part: Part, w: Tensor, silo: Silo) -> Message:
         times = np.array(part.repeats, dtype=np.float64)[pair]
         hits[pair[:, None], direction[:, None], samples[size:]] += right[:, size:] / times[:, None]
         np.add.at(fitted, (pair, direction), right[:, :size].mean(axis=1) / times / part.folds)
-    drawn = summary(hits, np.array(part.sizes), part.replicates, part.seed, silo.name)
+    drawn = summary(hits, partial(np.array(part.sizes)), part.replicates, part.seed, silo)
     return {**drawn, "fitted": fitted}
 
 

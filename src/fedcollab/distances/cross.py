@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedcollab.distances import folds as folding
-from fedcollab.distances.client import Part, models
+from fedcollab.distances.client import Part, check, models
 from fedcollab.distances.heads import Head, find
 from fedcollab.distances.pairs import Estimate, Floats, Pair, Request, places
 from fedcollab.errors import number
@@ -36,7 +36,10 @@ Replies = dict[str, Message]
 
 @dataclass(frozen=True)
 class Settings:
-    """`cap`: training samples a side at most; `repeats`: splits of a pair at most (large pairs take fewer)."""
+    """`cap`: training samples a side at most; `repeats`: splits of a pair at most (large pairs take fewer).
+
+    `min_samples`: see `distances.floor`; training sizes are multiples of it.
+    """
 
     head: str = "free"
     folds: int = 5
@@ -44,6 +47,7 @@ class Settings:
     cap: int = 256
     repeats: int = 4
     replicates: int = 100
+    min_samples: int = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,6 +95,7 @@ class Design:
                 repeats=[self.repeats[p] for p in mine],
                 targets=[int(self.pairs[p][0] == name) for p in mine],
                 scales=[self.scales[p] for p in mine],
+                min_samples=self.settings.min_samples,
             )
             for name, mine in places(self.pairs).items()
         }
@@ -112,6 +117,7 @@ def estimate(
     cap: int = 256,
     repeats: int = 4,
     replicates: int = 100,
+    min_samples: int | None = None,
 ) -> Estimate:
     """Distances of the request's pairs."""
     number("folds", folds, at_least=2, whole=True)
@@ -119,12 +125,14 @@ def estimate(
     number("cap", cap, at_least=1, whole=True)
     number("repeats", repeats, at_least=1, whole=True)
     number("replicates", replicates, at_least=0, whole=True)
-    settings = Settings(find(head).name, folds, rounds, cap, repeats, replicates)
+    settings = Settings(find(head).name, folds, rounds, cap, repeats, replicates, request.floor(min_samples))
     design = make_design(request, settings)
     cost = None
     if isinstance(request.runtime, Vectorised):
         from fedcollab.distances import stacked
 
+        for name, part in design.parts().items():
+            check(part, request.runtime.silos[name])
         replies, cost = stacked.run(design, request.runtime.silos, request.progress), count(design)
     else:
         replies = exchange(design, request)
@@ -133,12 +141,16 @@ def estimate(
 
 def make_design(request: Request, settings: Settings) -> Design:
     """Sizes, repeats and scales: each from the two clients of the pair alone."""
-    norms = request.runtime.call("cross-norm", {name: {} for name in request.names})
-    sizes = [
+    least = settings.min_samples
+    norms = dict.fromkeys(request.names, 1.0)  # for those who are lost: their pairs are not used
+    replies = request.ask("cross-norm", {name: {"min_samples": least} for name in request.names})
+    norms |= {name: float(reply["norm"][0]) for name, reply in replies.items()}
+    largest = [
         min(*(folding.largest(request.quantity(name), settings.folds) for name in pair), settings.cap)
         for pair in request.pairs
     ]
-    squares = [sum(float(norms[name]["norm"][0]) for name in pair) / 2 for pair in request.pairs]
+    sizes = [max(1, size - size % least) for size in largest]  # two sizes differ by the floor or not at all
+    squares = [sum(norms[name] for name in pair) / 2 for pair in request.pairs]
     return Design(
         settings,
         request.classes,
@@ -153,20 +165,23 @@ def make_design(request: Request, settings: Settings) -> Design:
 
 def exchange(design: Design, request: Request) -> Replies:
     """The server side, message by message."""
-    runtime, rows = request.runtime, design.rows()
-    runtime.call("cross-open", {name: part.message() for name, part in design.parts().items()})
+    rows = design.rows()
+    request.ask("cross-open", {name: part.message() for name, part in design.parts().items()})
 
     def step(look: Tensor) -> Tensor:
-        replies = runtime.call("cross-step", {name: {"w": look[mine].numpy()} for name, mine in rows.items()})
+        replies = request.ask("cross-step", {name: {"w": look[mine].numpy()} for name, mine in rows.items()})
         mean = torch.zeros_like(look)
-        for name, mine in rows.items():
-            mean[mine] += torch.from_numpy(replies[name]["w"]) / 2
+        for name, reply in replies.items():
+            mean[rows[name]] += torch.from_numpy(reply["w"]) / 2
         return mean
 
     start = torch.zeros(len(design.models()), *design.shape)
     rounds = design.settings.rounds
     w = accelerate(step, start, rounds, lambda round_: request.progress(round_, rounds))
-    return runtime.call("cross-validate", {name: {"w": w[mine].numpy()} for name, mine in rows.items()})
+    replies = request.ask("cross-validate", {name: {"w": w[mine].numpy()} for name, mine in rows.items()})
+    count = design.settings.replicates
+    shapes = {name: (len(mine), design.head.directions, count) for name, mine in places(design.pairs).items()}
+    return request.expect(replies, "replicates", shapes)
 
 
 def accelerate(
@@ -196,7 +211,8 @@ def conclude(design: Design, replies: Replies, cost: Cost | None) -> Estimate:
         shape = next(iter(replies.values()))[key].shape[1:]
         total[key] = np.zeros((count, *shape))
         for name, mine in places(design.pairs).items():
-            total[key][mine] += replies[name][key]
+            if name in replies:
+                total[key][mine] += replies[name][key]
     best = total["fitted"].argmax(axis=1)
     chosen: dict[str, NDArray[np.float64]] = {key: total[key][np.arange(count), best] for key in keys}
     return Estimate(

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from fedcollab.clients.data import ClientData
 from fedcollab.clients.schema import federate
 from fedcollab.distances import cross, few_round, hypothesis, label, prototype, published
-from fedcollab.distances.pairs import Method, Request, all_pairs, assemble
+from fedcollab.distances.pairs import Method, Pair, Request, all_pairs, assemble
 from fedcollab.distances.result import Distances
 from fedcollab.errors import InputError, choose, unknown
 from fedcollab.progress import Progress, silent
@@ -39,22 +39,26 @@ def estimate_distances(
     missing_indicators: bool = False,
     test_share: float = 0.2,
     only: str | None = None,
+    pairs: Sequence[Pair] | None = None,
     progress: Progress = silent,
     **options: Any,
 ) -> Distances:
     """How different every two clients' data are, estimated without moving data.
 
     clients    ClientData, or a federation that is prepared already (`runtime` to `test_share` then do not matter)
-    method     a name in `METHODS`; "auto" is "cross"
+    method     a name in `METHODS`; "auto" is "cross", or "few-round" where a round costs seconds (Flower)
     encoder    a frozen encoder through which the samples (images) are seen: a name such as "efficientnet-lite0", a
                torch.nn.Module or a function of a batch; None: the samples as they are (a prepared federation's own)
     only       one client's name: its distances to all others; every other pair is left unobserved
+    pairs      these pairs of names alone
     progress   called with (done, total)
     options    settings of the method; an unknown one lists those there are
 
     The result is in the order of `clients`. An estimate depends on the two clients of the pair, the schema and the
     seed alone: it is the same with `only`, in another order, and in every runtime.
     """
+    if method == "auto" and isinstance(clients, Runtime) and clients.few_rounds:
+        method = "few-round"
     estimator = choose("method", method, METHODS)
     known = [
         name
@@ -76,10 +80,12 @@ def estimate_distances(
         encoder=encoder,
         progress=progress,
     )
-    names = federation.names if isinstance(listed, Runtime) else tuple(client.name for client in listed)
+    given = federation.names if isinstance(listed, Runtime) else tuple(client.name for client in listed)
+    names = tuple(name for name in given if name in federation.names)
     if only is not None and only not in names:
         raise InputError(unknown("only", only, names))
-    request = Request(federation, all_pairs(names, only), seed, progress)
+    asked = all_pairs(names, only) if pairs is None else sorted((min(pair), max(pair)) for pair in pairs)
+    request = Request(federation, asked, seed, progress)
     before = _copy(federation.cost)
     found = estimator(request, **options)
     if found.cost is not None:

@@ -18,83 +18,117 @@ Fisher (1936) and Friedman (1989) for discriminants from moments; Bao, Wang, Wu,
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcollab import seeds
 from fedcollab.distances import folds as folding
+from fedcollab.distances import privacy as privately
+from fedcollab.distances.moments import triangle_side
 from fedcollab.distances.pairs import Estimate, Floats, Request, places
 from fedcollab.errors import number
-
-Ints = NDArray[np.int64]
+from fedcollab.runtime.message import Message
 
 
 @dataclass(frozen=True)
 class Settings:
-    """`width`: features after projection, at most; `min_samples`: see `distances.floor`."""
+    """`width`: features after projection, at most; `min_samples`: see `distances.floor`; `privacy`: as applied."""
 
-    labels: bool = True
-    width: int = 64
-    folds: int = 5
-    ridge: float = 1.0
-    replicates: int = 100
-    min_samples: int = 1
+    labels: bool
+    width: int
+    folds: int
+    ridge: float
+    replicates: int
+    min_samples: int
+    privacy: dict[str, float] | None
 
 
 def estimate(
     request: Request,
     *,
     labels: bool = True,
-    width: int = 64,
-    folds: int = 5,
+    width: int | None = None,
+    folds: int | None = None,
     ridge: float = 1.0,
     replicates: int = 100,
-    min_samples: int = 1,
+    min_samples: int | None = None,
+    privacy: float | Mapping[str, Any] | None = None,
 ) -> Estimate:
-    """Distances of the request's pairs: C-divergence, or without `labels` the H-delta-H divergence."""
+    """Distances of the request's pairs: C-divergence, or without `labels` the H-delta-H divergence.
+
+    privacy   epsilon, or a mapping with `epsilon` or `noise` (the multiplier), `delta` and `clip`; see `privacy.read`
+    width     64, or with privacy 16; `folds` 5, or with privacy 2: fewer numbers, less noise on each
+    """
+    asked = privately.read(privacy, request.features)
+    width = (16 if asked else 64) if width is None else width
+    folds = (2 if asked else 5) if folds is None else folds
     for name, value, least in (("width", width, 1), ("folds", folds, 2), ("replicates", replicates, 0)):
         number(name, value, at_least=least, whole=True)
     number("ridge", ridge, above=0)
-    number("min_samples", min_samples, at_least=1, whole=True)
-    settings = Settings(labels, width, folds, ridge, replicates, min_samples)
-    classes = request.classes if labels else 1
-    plan = {"seed": request.seed, "width": width, "folds": folds, "classes": classes, "min_samples": min_samples}
-    replies = request.runtime.call("few-moments", dict.fromkeys(request.names, plan))
-    training = {name: train_moments(reply["m"], request.quantity(name)) for name, reply in replies.items()}
-    sizes = [folding.largest(min(request.quantity(name) for name in pair), folds) for pair in request.pairs]
-    w = np.empty((len(request.pairs), folds, classes, next(iter(training.values())).shape[-1]), dtype=np.float32)
-    for position, (first, second) in enumerate(request.pairs):
-        w[position] = discriminator(training[first], training[second], ridge / sizes[position])
-        request.progress(position + 1, len(request.pairs))
+    settings = Settings(labels, width, folds, ridge, replicates, request.floor(min_samples), asked)
+    w = train(request, settings)
     mine = places(request.pairs)
-    replies = request.runtime.call(
+    replies = request.ask(
         "few-validate",
         {
             name: {
                 "w": w[own],
                 "targets": [int(request.pairs[p][0] == name) for p in own],
-                "sizes": [sizes[p] for p in own],
                 "replicates": replicates,
             }
             for name, own in mine.items()
         },
     )
     total: Floats = np.zeros((len(request.pairs), 2 + replicates))
-    for name, own in mine.items():
-        total[own] += replies[name]["found"]
+    for name, reply in replies.items():
+        found, own = reply["found"], mine[name]
+        total[own] += noisy_summary(found[:, 0], request, name, asked["noise"], replicates) if asked else found
     return Estimate(
         values=total[:, 0] - 1.0,
         stderr=np.sqrt(total[:, 1]),
         replicates=(total[:, 2:] - 1.0).T if replicates else None,
         settings=asdict(settings),
+        privacy={name: {key: asked[key] for key in ("epsilon", "delta")} for name in mine} if asked else {},
     )
+
+
+def train(request: Request, settings: Settings) -> NDArray[np.float32]:
+    """The first round: weights (pairs, folds, labels, d + 1) from all clients' moments."""
+    folds, asked = settings.folds, settings.privacy
+    classes = request.classes if settings.labels else 1
+    plan: Message = {"seed": request.seed, "width": settings.width, "folds": folds, "classes": classes}
+    plan |= {"min_samples": settings.min_samples, "privacy": asked}
+    replies = request.ask("few-moments", dict.fromkeys(request.names, plan))
+    side = min(settings.width, request.features) + 1
+    replies = request.expect(replies, "m", dict.fromkeys(replies, (folds, classes, side * (side + 1) // 2)))
+    training = {name: train_moments(reply["m"], request.quantity(name)) for name, reply in replies.items()}
+    sizes = [folding.largest(min(request.quantity(name) for name in pair), folds) for pair in request.pairs]
+    w = np.zeros((len(request.pairs), folds, classes, side), dtype=np.float32)
+    for position, (first, second) in enumerate(request.pairs):
+        if first not in training or second not in training:
+            continue
+        penalty = settings.ridge / sizes[position]
+        if asked:
+            left = [folding.largest(request.quantity(name), folds) for name in (first, second)]
+            spread = (
+                asked["noise"] * privately.SENSITIVITY * math.sqrt(folds - 1) * math.hypot(*(0.5 / n for n in left))
+            )
+            w[position] = noisy_discriminator(training[first], training[second], penalty, spread)
+        else:
+            w[position] = discriminator(training[first], training[second], penalty)
+        request.progress(position + 1, len(request.pairs))
+    return w
 
 
 def train_moments(triangles: NDArray[np.float32], quantity: int) -> Floats:
     """Mean moments (folds, labels, d + 1, d + 1) of what each fold leaves, from the folds' sums."""
     folds, classes, length = triangles.shape
-    side = int((np.sqrt(8 * length + 1) - 1) / 2)
+    side = triangle_side(length)
     upper = np.triu_indices(side)
     sums: Floats = np.zeros((folds, classes, side, side))
     sums[..., upper[0], upper[1]] = sums[..., upper[1], upper[0]] = triangles
@@ -113,6 +147,31 @@ def discriminator(first: Floats, second: Floats, penalty: float) -> Floats:
     moments = mean * scale[..., None] * scale[..., None, :]
     targets = (first - second)[..., -1] / 2 * scale
     return shared_ridge(moments, targets, penalty) * scale
+
+
+def noisy_discriminator(first: Floats, second: Floats, penalty: float, spread: float) -> Floats:
+    """The same from moments with noise of this spread on the diagonal of their mean.
+
+    The penalty grows by the noise matrix's largest eigenvalue, spread sqrt(2 (d + 1)) (Wigner, 1955; as in Wang's
+    AdaSSP, 2018), and eigenvalues below 0, which no moments have, are set to 0. Samples are no longer than 1 already.
+    """
+    values, vectors = np.linalg.eigh((first + second) / 2)
+    moments = (vectors * np.maximum(values, 0.0)[..., None, :]) @ np.swapaxes(vectors, -1, -2)
+    return shared_ridge(moments, (first - second)[..., -1] / 2, penalty + spread * np.sqrt(2 * first.shape[-1]))
+
+
+def noisy_summary(accuracy: Floats, request: Request, name: str, noise: float, replicates: int) -> Floats:
+    """Accuracy, variance and replicates (pairs, 2 + R) from noisy accuracies alone.
+
+    Replicates are normal and drawn by the server, a pair at a time: what a client's pairs share is not known here.
+    """
+    count = request.quantity(name)
+    share = np.clip(accuracy, 0.5 / count, 1 - 0.5 / count)
+    variance = share * (1 - share) / count + (noise * privately.accuracy_sensitivity(len(accuracy), count)) ** 2
+    drawn = seeds.generator(request.seed, "few-round-replicates", name).normal(size=(len(accuracy), replicates))
+    return np.concatenate(
+        [np.stack([accuracy, variance], 1), accuracy[:, None] + np.sqrt(variance)[:, None] * drawn], 1
+    )
 
 
 def shared_ridge(moments: Floats, targets: Floats, penalty: float) -> Floats:

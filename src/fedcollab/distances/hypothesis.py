@@ -23,8 +23,16 @@ def estimate(
     cap: int = 256,
     repeats: int = 4,
     replicates: int = 100,
+    min_samples: int | None = None,
 ) -> Estimate:
     """Distances of the request's pairs."""
     return cross.estimate(
-        request, head="hypothesis", folds=folds, rounds=rounds, cap=cap, repeats=repeats, replicates=replicates
+        request,
+        head="hypothesis",
+        folds=folds,
+        rounds=rounds,
+        cap=cap,
+        repeats=repeats,
+        replicates=replicates,
+        min_samples=min_samples,
     )

@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from fedcollab import seeds
 from fedcollab.distances import folds as folding
+from fedcollab.distances import privacy
 from fedcollab.distances.client import rows
 from fedcollab.distances.floor import floor, require
-from fedcollab.distances.uncertainty import summary
+from fedcollab.distances.uncertainty import WHOLE, summary
 from fedcollab.runtime.message import Message
 from fedcollab.runtime.silo import Silo
 
@@ -29,15 +30,23 @@ def moments(message: Message, silo: Silo) -> Message:
     silo.state["few"] = message
     count = len(silo.arrays.y)
     require(silo, message, max(1, count // message["folds"]), f"moments of {message['folds']} folds of {count} samples")
-    return {"m": fold_moments(message, silo).astype(np.float32)}
+    found = fold_moments(message, silo)
+    if message["privacy"]:
+        # a triangle with its off-diagonal times sqrt(2) is as long as the whole matrix
+        weight = np.where(np.equal(*np.triu_indices(triangle_side(found.shape[2]))), 1.0, np.sqrt(0.5))
+        found += weight * privacy.noise(message["privacy"]["noise"] * privacy.SENSITIVITY, found.shape)
+    return {"m": found.astype(np.float32)}
 
 
 def validate(message: Message, silo: Silo) -> Message:
     """Action `few-validate`: weights (pairs, folds, labels, d + 1) -> accuracy, variance, replicates (pairs, 2 + R)."""
-    plan = silo.state.pop("few")
+    plan = silo.state["few"]
     right = hits(plan, np.asarray(message["w"], dtype=np.float64), message["targets"], silo)
-    sizes = np.array(message["sizes"], dtype=np.int64)
-    found = summary(right[:, None], sizes, message["replicates"], plan["seed"], silo.name)
+    if plan["privacy"]:
+        accuracy = right.mean(axis=1)
+        scale = plan["privacy"]["noise"] * privacy.accuracy_sensitivity(*right.shape)
+        return {"found": (accuracy + privacy.noise(scale, accuracy.shape))[:, None]}
+    found = summary(right[:, None], np.full(len(right), WHOLE), message["replicates"], plan["seed"], silo)
     columns = [found["accuracy"], found["variance"], found["replicates"][:, 0]]
     return {"found": np.concatenate(columns, axis=1)}
 
@@ -49,7 +58,8 @@ def fold_moments(plan: Message, silo: Silo) -> Floats:
     found: Floats = np.zeros((plan["folds"], plan["classes"], len(upper[0])))
     for fold, samples in enumerate(parts(plan, silo)):
         counts = np.bincount(y[samples], minlength=plan["classes"])
-        for group in groups(counts, floor(silo, plan)):
+        least = 1 if plan["privacy"] else floor(silo, plan)  # what is pooled would depend on the data: noise serves
+        for group in groups(counts, least):
             chosen = samples[np.isin(y[samples], group)]
             share = counts[group] / len(chosen)
             found[fold, group] = share[:, None] * (z[chosen].T @ z[chosen])[upper]
@@ -83,9 +93,11 @@ def groups(counts: NDArray[np.int64], at_least: int) -> list[list[int]]:
 
 
 def lifted(plan: Message, silo: Silo) -> Floats:
-    """x~ = (R x, 1) of every training sample."""
-    x = rows(silo).astype(np.float64)
-    return np.concatenate([project(x, plan["width"], plan["seed"]), np.ones((len(x), 1))], axis=1)
+    """x~ = (R x, 1) of every training sample; with privacy, R x / clip, no longer than 1."""
+    x = project(rows(silo).astype(np.float64), plan["width"], plan["seed"])
+    if plan["privacy"]:
+        x = privacy.clipped(x, plan["privacy"]["clip"])
+    return np.concatenate([x, np.ones((len(x), 1))], axis=1)
 
 
 def project(x: Floats, width: int, seed: int) -> Floats:
@@ -96,6 +108,15 @@ def project(x: Floats, width: int, seed: int) -> Floats:
     directions = seeds.generator(seed, "few-round-projection", features).normal(size=(width, features))
     projected: Floats = x @ (directions.T / np.sqrt(width))
     return projected
+
+
+def triangle_side(length: int) -> int:
+    """Rows of a matrix whose upper triangle has this many entries.
+
+    >>> triangle_side(6)
+    3
+    """
+    return int((np.sqrt(8 * length + 1) - 1) / 2)
 
 
 def labels(plan: Message, silo: Silo) -> NDArray[np.int64]:

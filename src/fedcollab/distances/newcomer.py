@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fedcollab.clients.data import ClientData
-from fedcollab.clients.schema import Schema
+from fedcollab.clients.schema import Schema, ask_everyone
 from fedcollab.distances.estimate import estimate_distances
 from fedcollab.distances.pairs import Floats
 from fedcollab.distances.result import Distances
@@ -64,9 +64,9 @@ def estimate_newcomer(
 def adopt(federation: Runtime, schema: Schema) -> None:
     """Have every client apply a schema that was agreed on before."""
     common: dict[str, Any] = {"scale": "none", "test_share": schema.test_share, "seed": schema.seed}
-    described = federation.call_all("describe", common)
-    federation.call_all("prepare", {"schema": schema.to_json()})
-    federation.schema, federation.described = schema, described
+    federation.described = ask_everyone(federation, "describe", common)
+    ask_everyone(federation, "prepare", {"schema": schema.to_json()})
+    federation.schema = schema
 
 
 def _joined(known: Distances, fresh: Distances, newcomer: str) -> Distances:
@@ -93,4 +93,15 @@ def _joined(known: Distances, fresh: Distances, newcomer: str) -> Distances:
         method=known.method,
         settings=known.settings,
         cost=fresh.cost,
+        privacy=_spent(known, fresh),
     )
+
+
+def _spent(known: Distances, fresh: Distances) -> dict[str, dict[str, float]]:
+    """What each client has spent in all: epsilons and deltas add up."""
+    total: dict[str, dict[str, float]] = {}
+    for part in (known.privacy, fresh.privacy):
+        for name, spent in part.items():
+            before = total.get(name, {})
+            total[name] = {key: value + before.get(key, 0.0) for key, value in spent.items()}
+    return total

@@ -16,6 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from fedcollab.distances.client import rows
+from fedcollab.distances.floor import floor
 from fedcollab.distances.label import label_counts
 from fedcollab.distances.pairs import Estimate, Floats, Request
 from fedcollab.errors import number
@@ -24,10 +25,13 @@ from fedcollab.runtime.silo import Silo
 
 
 def means(message: Message, silo: Silo) -> Message:
-    """Action `prototype-means`: means of the classes with `least` samples or more, which they are, and their spread."""
+    """Action `prototype-means`: means of the classes with `least` samples or more, which they are, and their spread.
+
+    The floor counts too.
+    """
     x, y = rows(silo).astype(np.float64), silo.arrays.y
     found = np.zeros((message["classes"], x.shape[1]))
-    known = np.bincount(y, minlength=message["classes"]) >= message["least"]
+    known = np.bincount(y, minlength=message["classes"]) >= max(message["least"], floor(silo, message))
     for label in np.flatnonzero(known):
         found[label] = x[y == label].mean(axis=0)
     inside = known[y]
@@ -35,18 +39,22 @@ def means(message: Message, silo: Silo) -> Message:
     return {"means": found.astype(np.float32), "known": known, "spread": np.array([spread])}
 
 
-def estimate(request: Request, *, least: int = 3) -> Estimate:
+def estimate(request: Request, *, least: int = 3, min_samples: int | None = None) -> Estimate:
     """Distances of the request's pairs."""
     number("least", least, at_least=2, whole=True)
-    message: Message = {"classes": request.classes, "least": least}
-    replies = request.runtime.call("prototype-means", dict.fromkeys(request.names, message))
+    min_samples = request.floor(min_samples)
+    message: Message = {"classes": request.classes, "least": least, "min_samples": min_samples}
+    replies = request.ask("prototype-means", dict.fromkeys(request.names, message))
     values = []
     for position, (a, b) in enumerate(request.pairs):
+        if a not in replies or b not in replies:
+            values.append(np.nan)
+            continue
         cost = class_costs(replies[a], replies[b])
         p, q = (label_counts(request, name) / request.quantity(name) for name in (a, b))
         values.append(transport(p, q, cost))
         request.progress(position + 1, len(request.pairs))
-    return Estimate(np.array(values, dtype=np.float64), settings={"least": least})
+    return Estimate(np.array(values, dtype=np.float64), settings={"least": least, "min_samples": min_samples})
 
 
 def class_costs(first: Message, second: Message) -> Floats:

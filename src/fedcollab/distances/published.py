@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedcollab.distances.algorithm1 import Task
+from fedcollab.distances.algorithm1 import Task, check
 from fedcollab.distances.discriminator import initial, parameters
 from fedcollab.distances.pairs import Estimate, Floats, Request, places
 from fedcollab.errors import InputError, number
@@ -43,6 +43,7 @@ class Settings:
     every: int = 10
     patience: int = 10
     hidden: int = 200
+    min_samples: int = 1
 
 
 def estimate(
@@ -57,6 +58,7 @@ def estimate(
     every: int = 10,
     patience: int = 10,
     hidden: int = 200,
+    min_samples: int | None = None,
 ) -> Estimate:
     """Distances of the request's pairs: C-divergence, or without `labels` the H-delta-H divergence."""
     settings = Settings(
@@ -69,6 +71,7 @@ def estimate(
         every,
         patience,
         hidden,
+        request.floor(min_samples),
     )
     for name in ("batch", "local_steps", "rounds", "every", "patience", "hidden"):
         number(name, getattr(settings, name), at_least=1, whole=True)
@@ -76,7 +79,10 @@ def estimate(
     if isinstance(request.runtime, Vectorised):
         from fedcollab.distances import span
 
-        best, taken = span.run(request, settings, tasks(request, settings))
+        told = tasks(request, settings)
+        for name, task in told.items():
+            check(task, request.runtime.silos[name])
+        best, taken = span.run(request, settings, told)
         cost = count(request, settings, taken)
     else:
         best, _ = exchange(request, settings)
@@ -110,6 +116,7 @@ def tasks(request: Request, settings: Settings) -> dict[str, Task]:
             hidden=settings.hidden,
             classes=request.classes if settings.labels else 0,
             targets=[int(request.pairs[p][0] == name) for p in mine],
+            min_samples=settings.min_samples,
         )
         for name, mine in places(request.pairs).items()
     }
@@ -117,35 +124,36 @@ def tasks(request: Request, settings: Settings) -> dict[str, Task]:
 
 def exchange(request: Request, settings: Settings) -> tuple[Floats, NDArray[np.int64]]:
     """The server side, message by message: best distance and rounds of each pair."""
-    runtime, mine = request.runtime, places(request.pairs)
-    runtime.call("published-open", {name: task.message() for name, task in tasks(request, settings).items()})
+    mine = places(request.pairs)
+    request.ask("published-open", {name: task.message() for name, task in tasks(request, settings).items()})
     start = initial(request.seed, request.features, request.classes if settings.labels else 0, settings.hidden)
     w = start.repeat(len(request.pairs), 1)
 
     def messages(active: Active) -> dict[str, tuple[list[int], Tensor]]:
         """For each client its active pairs: their positions in its own list, and in the list of all."""
         chosen = set(active.tolist())
+        chosen -= set(np.flatnonzero(~request.observed()).tolist())
         listed = {name: [k for k, p in enumerate(pairs) if p in chosen] for name, pairs in mine.items()}
         return {name: (own, torch.tensor(mine[name])[own]) for name, own in listed.items() if own}
 
     def advance(active: Active, round_: int) -> None:
         parts = messages(active)
-        replies = runtime.call(
+        replies = request.ask(
             "published-step",
             {name: {"w": w[at].numpy(), "pairs": own, "round": round_} for name, (own, at) in parts.items()},
         )
         w[active] = 0.0
-        for name, (_, at) in parts.items():
-            w[at] += torch.from_numpy(replies[name]["w"]) / 2
+        for name, reply in replies.items():
+            w[parts[name][1]] += torch.from_numpy(reply["w"]) / 2
 
     def balanced(active: Active) -> Floats:
         parts = messages(active)
-        replies = runtime.call(
+        replies = request.ask(
             "published-validate", {name: {"w": w[at].numpy(), "pairs": own} for name, (own, at) in parts.items()}
         )
         total: Floats = np.zeros(len(request.pairs))
-        for name, (_, at) in parts.items():
-            total[at.numpy()] += replies[name]["accuracy"]
+        for name, reply in replies.items():
+            total[parts[name][1].numpy()] += reply["accuracy"]
         return total[active] - 1.0
 
     return watch(advance, balanced, len(request.pairs), settings, request)

@@ -27,6 +27,7 @@ class Distances:
     replicates   R x N x N joint replicates of `raw` (all pairs of one replicate share one resampling of each client)
     observed     N x N mask: False where a pair was never measured
     method, settings, cost   how it was estimated, with what, and what it cost (rounds, bytes per client)
+    privacy      what each client spent, {epsilon, delta}, where noise was added
 
     `matrix` is `raw` clipped to [0, 1], with 1 where a pair was not observed.
     """
@@ -40,6 +41,7 @@ class Distances:
     method: str = "given"
     settings: Mapping[str, Any] = field(default_factory=dict)
     cost: Mapping[str, Any] = field(default_factory=dict)
+    privacy: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         raw = _square("raw", self.raw)
@@ -104,6 +106,7 @@ class Distances:
                 "observed": self.observed,
                 "settings": dict(self.settings),
                 "cost": dict(self.cost),
+                "privacy": {name: dict(spent) for name, spent in self.privacy.items()},
                 "replicates": _rounded(self.replicates, 4),
             },
         )
@@ -125,6 +128,7 @@ class Distances:
             method=str(content.get("method", "given")),
             settings=content.get("settings", {}),
             cost=content.get("cost", {}),
+            privacy=content.get("privacy", {}),
         )
 
     def plot(self, collaboration: Any = None) -> Any:

@@ -82,7 +82,7 @@ def encode_spread_client(message: Message, silo: Silo) -> Message:
 
 def with_encoder(runtime: Runtime, schema: Schema, encoder: Any, progress: Progress = silent) -> Schema:
     """The schema of a prepared federation, with an encoder that all of its clients have."""
-    from fedcollab.clients.schema import deviation, total
+    from fedcollab.clients.schema import ask_everyone, deviation, total, variance
     from fedcollab.encoders.encoder import name_encoder
     from fedcollab.encoders.features import watched
 
@@ -102,7 +102,7 @@ def with_encoder(runtime: Runtime, schema: Schema, encoder: Any, progress: Progr
         progress(done, quantity)
 
     with watched(watch):
-        replies = runtime.call_all("encode", {"encoder": name})
+        replies = ask_everyone(runtime, "encode", {"encoder": name})
     (first, reference), *others = replies.items()
     for client, reply in others:
         if reply["checksum"] != reference["checksum"]:
@@ -114,7 +114,11 @@ def with_encoder(runtime: Runtime, schema: Schema, encoder: Any, progress: Progr
             raise InputError(
                 f"encoder '{name}' gives features of another length at client `{client}` than at `{first}`"
             )
-    mean = total(replies, "sum") / quantity
-    squares = total(runtime.call_all("encode-spread", {"encoder": name, "mean": mean}), "squares")
-    encoding = Encoding(name, str(reference["checksum"]), tuple(mean.tolist()), deviation(squares / quantity))
+
+    def moments(replies: Mapping[str, Message]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        count = np.array(float(sum(int(runtime.described[client]["quantity"]) for client in replies)))
+        return total(replies, "sum") / count, count
+
+    _, mean, spread = variance(runtime, replies, moments, "encode-spread", {"encoder": name})
+    encoding = Encoding(name, str(reference["checksum"]), tuple(mean.tolist()), deviation(spread))
     return replace(schema, encoding=encoding)

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from fedcollab.clients.data import ClientData
-from fedcollab.clients.schema import Schema
+from fedcollab.clients.schema import Schema, ask_everyone
 from fedcollab.errors import FedcollabWarning, InputError
 from fedcollab.runtime import Vectorised, Wire, connect
 from fedcollab.runtime.base import Runtime
@@ -32,11 +32,12 @@ def reopen(clients: Iterable[ClientData], schema: Schema, *, runtime: str = "vec
 def adopt(federation: Runtime, schema: Schema) -> None:
     """Have every client of a federation apply this schema; a client that does not fit it is one clear line."""
     common = {"scale": "none", "test_share": schema.test_share, "seed": schema.seed}
-    described = federation.call_all("describe", common)
+    described = ask_everyone(federation, "describe", common)
     for name, reply in described.items():
         _refuse_misfit(name, reply, schema)
-    federation.call_all("prepare", {"schema": schema.to_json()})
-    federation.schema, federation.described = schema, described
+    federation.described = described
+    ask_everyone(federation, "prepare", {"schema": schema.to_json()})
+    federation.schema = schema
 
 
 def with_client(federation: Runtime, client: ClientData) -> Runtime:
@@ -58,15 +59,23 @@ class Part(Runtime):
     """Some clients of a federation; messages go through it, to them alone."""
 
     def __init__(self, federation: Runtime, names: Iterable[str]) -> None:
-        super().__init__(names)
+        super().__init__(names, federation.policy)
         self.federation = federation
         self.schema = federation.schema
         self.described = {name: federation.described[name] for name in self.names}
 
-    def _call(self, action: str, messages: dict[str, Message]) -> dict[str, Message]:
-        replies = self.federation.call(action, messages, partial=True)
+    def call(self, action: str, messages: Mapping[str, Message], *, partial: bool = False) -> dict[str, Message]:
+        """As the federation's own, which asks again, checks and notes."""
+        unknown = sorted(set(messages) - set(self.names))
+        if unknown:
+            raise InputError(f"`messages` names {unknown[0]!r}, which is not a client of this part of the federation")
+        replies = self.federation.call(action, messages, partial=partial)
         self.absent = self.federation.absent
+        self.cost.count(messages, replies)
         return replies
+
+    def _call(self, action: str, messages: dict[str, Message]) -> dict[str, Message]:
+        raise AssertionError("`call` goes to the federation")
 
 
 def read_schema(path: Path) -> Schema:
@@ -80,8 +89,9 @@ def read_schema(path: Path) -> Schema:
 
 
 def fingerprints(federation: Runtime) -> dict[str, str]:
-    """What tells whether a client's data are those of the last time."""
-    return {name: str(reply["fingerprint"]) for name, reply in federation.call_all("fingerprint", {}).items()}
+    """What tells whether a client's data are those of the last time; of those who answer."""
+    replies = federation.call_all("fingerprint", {}, partial=True)
+    return {name: str(reply["fingerprint"]) for name, reply in replies.items()}
 
 
 def said(federation: Runtime) -> dict[str, dict[str, Any]]:
@@ -89,7 +99,7 @@ def said(federation: Runtime) -> dict[str, dict[str, Any]]:
     keep = ("quantity", "test_quantity", "label_counts")
     prints = fingerprints(federation)
     return {
-        name: {**{key: reply[key] for key in keep}, "fingerprint": prints[name]}
+        name: {**{key: reply[key] for key in keep}, "fingerprint": prints.get(name)}
         for name, reply in federation.described.items()
     }
 

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedcollab import artefact
+
 if TYPE_CHECKING:
     from fedcollab.report.run import Run
 
@@ -38,7 +40,7 @@ def distance_words(run: Run) -> dict[str, Any]:
     matrix, names = distances.matrix, run.names
     count = len(names)
     pairs = [(i, j) for i in range(count) for j in range(i + 1, count) if distances.observed[i, j]]
-    facts = []
+    facts = encoder_facts(run)
     if pairs:
         near, far = (choose(pairs, key=lambda pair: matrix[pair]) for choose in (min, max))
         for word, pair in (("Most alike", near), ("Most different", far)):
@@ -69,6 +71,22 @@ def distance_words(run: Run) -> dict[str, Any]:
         "has_error": distances.stderr is not None,
         "table": _distance_table(run) if count <= TABLE else [],
     }
+
+
+def encoder_facts(run: Run) -> list[str]:
+    """Through which encoder images were compared, and what `fedcollab check-encoder` said of it."""
+    encoder = run.distances.settings.get("encoder")
+    if encoder is None:
+        return []
+    facts = [f"Samples were compared through the frozen encoder {encoder}, which every client ran on its own."]
+    checked = run.directory / "encoder.json"
+    if checked.is_file():
+        content = artefact.read_json(checked, "encoder")
+        if content.get("encoder") == encoder:
+            facts += str(content.get("words", "")).splitlines()
+    else:
+        facts.append("Whether it sees what matters was not checked: fedcollab check-encoder.")
+    return facts
 
 
 def _distance_table(run: Run) -> list[tuple[str, list[str]]]:

@@ -7,6 +7,7 @@ One file a table or figure, with only its difference in it. They share one cache
 from __future__ import annotations
 
 from fedcollab.reproduce.ablation import Ablation
+from fedcollab.reproduce.clusters import Clusters
 from fedcollab.reproduce.complexity import Complexity
 from fedcollab.reproduce.convergence import Convergence
 from fedcollab.reproduce.distances import DistanceMatrices
@@ -29,6 +30,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     for made in (
         Table1(),
         Table2(),
+        Clusters(),
         Ablation(),
         Complexity(),
         Quantities(),

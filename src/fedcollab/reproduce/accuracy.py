@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -25,6 +25,7 @@ class Row:
 
     who    "local", "global", "fedcollab", "ignore-quantities", "ignore-distances"; None for a clustered baseline
     main   whether it gets the seeds of the main rows
+    k      clusters of a clustered baseline, where it is not the setup's own number
     """
 
     key: str
@@ -32,6 +33,7 @@ class Row:
     method: str
     who: str | None
     main: bool = False
+    k: int | None = None
 
 
 LOCAL = Row("local", "Local training", "fedavg", "local", main=True)
@@ -69,7 +71,7 @@ class AccuracyTable(Experiment):
                     continue
                 runs = runs_of(lab, setup, row)
                 if runs:
-                    rows.append(self._row(row, runs, paper()[self.name].get(scenario, {}).get(row.key, {})))
+                    rows.append(self._row(row, runs, paper().get(self.name, {}).get(scenario, {}).get(row.key, {})))
             if rows:
                 columns = ("method", "Acc", "IPR", "RSD", "seeds", *["coalitions"] * self.shows_coalitions)
                 title = f"{TITLES[scenario]}, {setup.rounds} rounds"
@@ -105,7 +107,7 @@ def cell_of(lab: Lab, setup: Setup, row: Row, seed: int) -> Cell | None:
         ignore = "" if who == "fedcollab" else str(who).removeprefix("ignore-")
         found = lab.coalitions(setup, seed, ignore=ignore)
         return None if found is None else lab.training_cell(setup, seed, row.method, found)
-    return lab.training_cell(setup, seed, row.method, who)
+    return lab.training_cell(setup if row.k is None else replace(setup, k=row.k), seed, row.method, who)
 
 
 def runs_of(lab: Lab, setup: Setup, row: Row) -> dict[int, Run]:

@@ -1,9 +1,9 @@
 """Cells: one run of one method on one scenario and seed, kept as one small JSON file that says how it was made.
 
 A cell's file name can be read (`label-shift/fedavg_global_r200_s0.json`); its content carries every setting that
-decides the result, the date, the machine and the seconds it took. A file that was made with other settings than those
-asked for counts as absent and is made again. Files are written whole or not at all, and a cell that another process is
-computing is left to it, so that two commands can share one folder.
+decides the result, the date, the machine and the CPU seconds it took. A file that was made with other settings than
+those asked for counts as absent and is made again. Files are written whole or not at all, and a cell that another
+process is computing is left to it, so that two commands can share one folder.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Cell:
 
 @dataclass(frozen=True, eq=False)
 class Kept:
-    """A cell's file: the result, and when, where and how long."""
+    """A cell's file: the result, and when, where and for how many CPU seconds."""
 
     result: Result
     settings: dict[str, Any]

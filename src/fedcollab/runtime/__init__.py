@@ -14,12 +14,18 @@ __all__ = ["Runtime", "Vectorised", "Wire", "connect"]
 
 RUNTIMES: dict[str, type[Vectorised] | type[Wire]] = {"vectorised": Vectorised, "wire": Wire}
 
+SIMULATION = "flower-simulation"  # clients as processes, by Flower's Ray engine; imported when it is asked for
+
 
 def connect(clients: Iterable[ClientData] | Runtime, runtime: str = "vectorised", device: str = "auto") -> Runtime:
     """A runtime over these clients; one that exists already is passed through."""
     if isinstance(clients, Runtime):
         return clients
-    return choose("runtime", runtime, RUNTIMES)(clients, device=pick_device(device))
+    if runtime == SIMULATION:
+        from fedcollab.runtime.flower.simulation import Simulation
+
+        return Simulation(clients, device=pick_device(device))
+    return choose("runtime", runtime, {**RUNTIMES, SIMULATION: Wire})(clients, device=pick_device(device))
 
 
 def pick_device(device: str) -> str:

@@ -18,6 +18,7 @@ from fedcollab.errors import InputError
 
 Message = dict[str, Any]
 _PLAIN = "__plain__"
+HEADER, ARRAYS = 1 << 20, 1000
 
 
 def pack(message: Message) -> bytes:
@@ -32,14 +33,47 @@ def pack(message: Message) -> bytes:
     return bytes(save({**arrays, _PLAIN: np.frombuffer(order, dtype=np.uint8)}))
 
 
-def unpack(content: bytes) -> Message:
-    """Read what `pack` wrote."""
+def unpack(content: bytes, most: int | None = None, arrays: int | None = ARRAYS) -> Message:
+    """Read what `pack` wrote, from whomever it came: anything else is one clear line, whatever the bytes are.
+
+    Lengths are checked before anything is allocated: at most `most` bytes, a header of at most 1 MiB, at most `arrays`
+    arrays (None: a file of our own, without these two limits). The arrays must fill the message exactly (safetensors
+    checks that), so that no small message becomes a large one in memory.
+    """
     try:
-        arrays: dict[str, NDArray[Any]] = load(content)
-        order, plain = json.loads(arrays.pop(_PLAIN).tobytes())
-        return {key: plain[key] if key in plain else arrays[key] for key in order}
-    except (SafetensorError, KeyError, ValueError, TypeError) as error:
-        raise InputError(f"a message of {len(content)} bytes cannot be read: {error}") from None
+        if most is not None and len(content) > most:
+            raise ValueError(f"more than the {most} bytes allowed")
+        if arrays is not None:
+            _check_header(content, arrays)
+        found: dict[str, NDArray[Any]] = load(content)
+        order, plain = json.loads(found.pop(_PLAIN).tobytes(), parse_constant=_no_constant)
+        if not isinstance(plain, dict) or sorted(order) != sorted([*plain, *found]):
+            raise ValueError("its keys do not fit its content")
+        return {key: plain[key] if key in plain else found[key] for key in order}
+    except (SafetensorError, KeyError, ValueError, TypeError, OverflowError, RecursionError) as error:
+        raise InputError(f"a message of {len(content)} bytes cannot be read: {error or type(error).__name__}") from None
+
+
+def receive(content: bytes) -> Message:
+    """A reply from elsewhere: what cannot be read becomes a message that says so."""
+    try:
+        return unpack(content)
+    except InputError as error:
+        return {"garbage": str(error)}
+
+
+def _check_header(content: bytes, arrays: int) -> None:
+    """The length of the header is in the first 8 bytes; the header is JSON, one entry an array."""
+    length = int.from_bytes(content[:8], "little")
+    if len(content) < 8 or length > min(HEADER, len(content) - 8):
+        raise ValueError("its header does not fit")
+    header = json.loads(content[8 : 8 + length])
+    if not isinstance(header, dict) or len(header) > arrays or "__metadata__" in header:
+        raise ValueError("its header is not a list of arrays")
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"{name} is not a number")
 
 
 def payload(message: Message) -> int:

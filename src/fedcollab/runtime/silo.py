@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import MutableMapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -10,7 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcollab.errors import InputError
+from fedcollab.runtime.floors import NO_FLOORS, Floors
 from fedcollab.runtime.message import Message
+
+__all__ = ["NO_FLOORS", "Arrays", "Floors", "Silo"]
 
 if TYPE_CHECKING:
     from fedcollab.clients.data import ClientData
@@ -24,19 +28,6 @@ class Arrays:
     y: NDArray[np.int64]
     x_test: NDArray[np.float32]
     y_test: NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class Floors:
-    """What a silo insists on, whatever the server asks: see `distances.floor`.
-
-    min_samples   the fewest samples that a number leaving the silo is made of
-    """
-
-    min_samples: int = 10
-
-
-NO_FLOORS = Floors(min_samples=1)  # in-process runtimes: whoever runs them holds the data of all clients anyway
 
 
 @dataclass(eq=False)
@@ -60,6 +51,13 @@ class Silo:
     def name(self) -> str:
         """The client's stable name."""
         return self.data.name
+
+    @property
+    def secret(self) -> str:
+        """What only this client knows and knows again: a digest of its samples, to draw numbers with."""
+        digest = hashlib.blake2b(self.arrays.x.tobytes(), digest_size=16)
+        digest.update(self.arrays.y.tobytes())
+        return digest.hexdigest()
 
     @property
     def arrays(self) -> Arrays:

@@ -5,11 +5,11 @@ It is the reference that the other runtimes must equal: the vectorised one in ev
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from fedcollab.clients.data import ClientData
 from fedcollab.runtime.base import Runtime, check_clients
-from fedcollab.runtime.message import Message, pack, unpack
+from fedcollab.runtime.message import Message, pack, receive, unpack
 from fedcollab.runtime.serve import serve
 from fedcollab.runtime.silo import NO_FLOORS, Silo
 
@@ -22,6 +22,8 @@ class Wire(Runtime):
     `spy`, if given, sees every (action, client name, message bytes, reply bytes) that crosses the line.
     """
 
+    min_samples = NO_FLOORS.min_samples
+
     def __init__(self, clients: Iterable[ClientData], *, device: str = "cpu", spy: Spy | None = None) -> None:
         checked = check_clients(clients)
         super().__init__(client.name for client in checked)
@@ -31,6 +33,18 @@ class Wire(Runtime):
         self._spy = spy
         self.bytes_on_wire = 0
 
+    def states(self) -> dict[str, dict[str, Message]]:
+        """What each client keeps of its training."""
+        return {
+            name: {key: unpack(kept) for key, kept in state.items() if key.startswith("train")}
+            for name, state in self._state.items()
+        }
+
+    def restore(self, states: Mapping[str, Mapping[str, Message]]) -> None:
+        """Have clients keep what `states` gave."""
+        for name, kept in states.items():
+            self._state[name].update({key: pack(value) for key, value in kept.items()})
+
     def _call(self, action: str, messages: dict[str, Message]) -> dict[str, Message]:
         replies = {}
         for name, message in messages.items():
@@ -39,7 +53,7 @@ class Wire(Runtime):
             self.bytes_on_wire += len(sent) + len(returned)
             if self._spy is not None:
                 self._spy(action, name, sent, returned)
-            replies[name] = unpack(returned)
+            replies[name] = receive(returned)
         return replies
 
     def _serve(self, action: str, name: str, content: bytes) -> bytes:

@@ -25,11 +25,11 @@ from fedcollab import metrics
 from fedcollab.errors import InputError
 from fedcollab.runtime.message import Message
 from fedcollab.runtime.silo import Arrays, Silo
+from fedcollab.threads import balance, in_threads
 from fedcollab.training.algorithms import make_algorithm
 from fedcollab.training.descend import Local, Setting, descend, gradient, personal, steps_of
 from fedcollab.training.hooks import Algorithm, State
 from fedcollab.training.models import Network
-from fedcollab.training.threads import balance, in_threads
 
 STACK_BYTES = 8 << 20  # weights of a stack: beyond this the caches are lost and stacking gains nothing
 STACK_CLIENTS = 64
@@ -113,10 +113,11 @@ def _train(names: Sequence[str], messages: Messages, silos: Silos, setting: Sett
         replies, states, losses = descend(clients, algorithm, network, setting, messages[names[0]]["round"])
     result: dict[str, Message] = {}
     for name, reply, state, loss in zip(names, replies, states, losses, strict=True):
-        finite = bool(np.isfinite(loss)) and all(_finite(value) for value in (*reply.values(), *state.values()))
-        if finite:
-            silos[name].state["train"] = _arrays(state)
-        result[name] = {**_arrays(reply), "loss": np.array([loss]), "finite": finite}
+        if np.isfinite(loss) and all(_finite(value) for value in (*reply.values(), *state.values())):
+            _keep(silos[name], messages[name], _arrays(state))
+            result[name] = {**_arrays(reply), "loss": np.array([loss]), "finite": True}
+        else:
+            result[name] = {"finite": False, "diverged": f"loss {loss:g}"}
     return result
 
 
@@ -132,6 +133,9 @@ def _evaluate(message: Message, silo: Silo, setting: Setting) -> Message:
             reply["personal_measures"] = _measures(grad.logits(own, data["x_test"]), data["y_test"])
             if message["keep"]:
                 reply["personal"] = own.cpu().numpy()
+        if message["stay"]:
+            last = (own if message["personal"] else client.message["w"])[: network.parameters + network.buffers]
+            silo.state["model"] = {"w": last.cpu().numpy(), "model": setting.model}
     return reply
 
 
@@ -187,11 +191,30 @@ def _network(setting: Setting, device: str) -> Iterator[Network]:
 def _local(message: Message, silo: Silo, algorithm: Algorithm) -> Local:
     data = _data(silo)
     sent = {key: _tensor(value, silo.device) for key, value in message.items() if isinstance(value, np.ndarray)}
-    if message["fresh"] or "train" not in silo.state:
+    kept = _kept(silo, message)
+    if kept is None:
         state = algorithm.client_init(sent)
     else:
-        state = {key: _tensor(value, silo.device) for key, value in silo.state["train"].items()}
+        state = {key: _tensor(value, silo.device) for key, value in kept.items() if isinstance(value, np.ndarray)}
     return Local(silo.name, data["x"], data["y"], sent, state)
+
+
+def _kept(silo: Silo, message: Message) -> Message | None:
+    """What the client kept of the round that the message goes on from (`since`); None for a client that is new to it.
+
+    The last round's state is kept, and that of the round which it went on from: a round whose reply was lost, or whose
+    server was killed, can be asked for again, or passed over.
+    """
+    states = (silo.state.get(key) for key in ("train", "train-before"))
+    return next((kept for kept in states if kept is not None and kept["round"] == message.get("since")), None)
+
+
+def _keep(silo: Silo, message: Message, state: Message) -> None:
+    before = _kept(silo, message)
+    silo.state.pop("train-before", None)
+    if before is not None and before["round"] != message["round"]:
+        silo.state["train-before"] = before
+    silo.state["train"] = {"round": message["round"], **state}
 
 
 def _data(silo: Silo) -> Tensors:

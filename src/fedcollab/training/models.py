@@ -173,6 +173,16 @@ class Network:
             )
 
 
+def size_of(text: str) -> int:
+    """The length of a network's flat vector, without making room for it."""
+    spec = json.loads(text)
+    factory = choose("model", spec["name"], MODELS)
+    with torch.device("meta"):
+        module = _build(factory, spec["name"], spec["shape"], spec["classes"], spec["options"])
+    values = [*module.parameters(), *(value for value in module.buffers() if value.is_floating_point())]
+    return -(-sum(value.numel() for value in values) // ALIGN) * ALIGN
+
+
 def _build(factory: Factory, name: str, shape: Sequence[int], classes: int, options: Mapping[str, Any]) -> nn.Module:
     """Call a factory: `(shape, classes, **options)`, or without arguments if that is what it takes."""
     parameters = list(inspect.signature(factory).parameters.values())

@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedcollab import seeds
-from fedcollab.errors import FedcollabWarning, InputError
+from fedcollab.errors import FedcollabWarning
 from fedcollab.runtime.base import Runtime
 from fedcollab.runtime.message import Message
+from fedcollab.training.checkpoint import Snapshot
 from fedcollab.training.descend import Setting
 from fedcollab.training.hooks import Algorithm, State, average
 from fedcollab.training.models import Network
@@ -49,6 +50,7 @@ class Session:
     assignment   each client's coalition, a position in `servers`
     stopped      coalitions that train no more, and why
     failures     (round, client, why) for each client that did not answer
+    seen         the last round that counts for each client that took part: its state then is what it goes on from
     """
 
     runtime: Runtime
@@ -61,7 +63,7 @@ class Session:
     assignment: dict[str, int] = field(default_factory=dict)
     stopped: dict[int, str] = field(default_factory=dict)
     failures: list[tuple[int, str, str]] = field(default_factory=list)
-    _seen: set[str] = field(default_factory=set)
+    seen: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.initial = self.network.initial()
@@ -96,21 +98,26 @@ class Session:
         return torch.stack([server["w"] for server in self.servers])
 
     def train(self, number: int, sent: Mapping[str, State]) -> tuple[Replies, dict[str, float], dict[str, str]]:
-        """Local training of the named clients: their replies, their losses, and whose weights are not finite."""
+        """Local training of the named clients: replies and losses, and for whom they are not finite."""
         answers = self._call("train", number, {name: _arrays(state) for name, state in sent.items()})
-        self._seen |= {name for name, answer in answers.items() if answer["finite"]}
-        losses = {name: float(answer["loss"][0]) for name, answer in answers.items()}
-        spoilt = {name: f"loss {losses[name]:g}" for name, answer in answers.items() if not answer["finite"]}
+        spoilt = {name: answer["diverged"] for name, answer in answers.items() if not answer["finite"]}
+        good = {name: answer for name, answer in answers.items() if name not in spoilt}
+        self.seen |= dict.fromkeys(good, number)
+        losses = {name: float(answer["loss"][0]) for name, answer in good.items()}
         plain = ("loss", "finite")
         replies = {
             name: {key: _tensor(value) for key, value in answer.items() if key not in plain}
-            for name, answer in answers.items()
+            for name, answer in good.items()
         }
         return replies, losses, spoilt
 
     def evaluate(self, number: int, *, keep: bool = False) -> Evaluation:
-        """Every client's measures of its coalition's model and of its own, and with `keep` the latter's weights."""
-        extra = {"personal": self.algorithm.personalises, "keep": keep}
+        """Every client's measures of its coalition's model and of its own, and with `keep` the latter's weights.
+
+        Where models stay with the clients, `keep` has each keep its own (and its coalition's) for itself instead.
+        """
+        stays = self.runtime.models_stay
+        extra = {"personal": self.algorithm.personalises, "keep": keep and not stays, "stay": keep and stays}
         sent = {
             name: {**_arrays(self.algorithm.broadcast(self.servers[self.assignment[name]])), **extra}
             for name in self.names
@@ -139,7 +146,7 @@ class Session:
 
     def forget(self) -> None:
         """Have every client start afresh: its state is made anew when it next takes part."""
-        self._seen.clear()
+        self.seen.clear()
 
     def participants(self, number: int, coalition: int) -> list[str]:
         """Who takes part: a share of the coalition, at least one, drawn from (seed, round, client name)."""
@@ -151,13 +158,17 @@ class Session:
     def _call(self, action: str, number: int, messages: Mapping[str, Message]) -> dict[str, Message]:
         """One call; a client that fails or does not answer is noted, and missing from the result."""
         common = {"setting": self._text, "round": number}
-        sent = {name: {**common, "fresh": name not in self._seen, **message} for name, message in messages.items()}
+        since = {name: {"since": self.seen[name]} if name in self.seen else {} for name in messages}
+        with_whom = {name: {} if action == "losses" else {"coalition": self._partners(name)} for name in messages}
+        sent = {name: {**common, **since[name], **with_whom[name], **message} for name, message in messages.items()}
         answers = self.runtime.call(action, sent, partial=True)
-        for name in sent:
-            if name not in answers or "error" in answers[name]:
-                reason = answers[name]["error"] if name in answers else self.runtime.absent[name]
-                self._note(number, name, reason)
-        return {name: answer for name, answer in answers.items() if "error" not in answer}
+        for name, reason in self.runtime.absent.items():
+            self._note(number, name, reason)
+        return answers
+
+    def _partners(self, name: str) -> list[str]:
+        """Who is in a client's coalition, itself included; before there are coalitions, it alone."""
+        return self.members(self.assignment[name]) if self.assignment else [name]
 
     def _note(self, number: int, name: str, reason: str) -> None:
         if all(name != known for _, known, _ in self.failures):
@@ -206,15 +217,24 @@ def run_rounds(
     evaluate_every: int | None,
     early_stop: int | None,
     watch: Callable[[Session, Round], None],
+    keep: Callable[[Snapshot], None] | None = None,
+    resumed: Snapshot | None = None,
 ) -> tuple[Best, Evaluation]:
     """Train; return each coalition's best model by mean accuracy over its clients, and the last evaluation.
 
-    `watch` sees every round. `early_stop` ends a coalition after so many evaluations without a better mean accuracy.
+    `watch` sees every round, `keep` all that it leaves; `resumed` is a round to go on from. `early_stop` ends a
+    coalition after so many evaluations without a better mean accuracy.
     """
-    grouping.start(session)
     best: Best = {}
     waited: dict[int, int] = {}
-    for number in range(1, rounds + 1):
+    number, last, evaluation = 0, False, Evaluation()
+    if resumed is None:
+        grouping.start(session)
+    else:
+        number, best, waited = resumed.number, dict(resumed.best), dict(resumed.waited)
+        _restore(session, grouping, resumed)
+    while number < rounds and not session.done:
+        number += 1
         grouping.before(number, session)
         losses = _one_round(number, session, grouping)
         last = number == rounds or session.done
@@ -223,9 +243,32 @@ def run_rounds(
             evaluation = session.evaluate(number, keep=last)
             _judge(number, session, evaluation, best, waited, early_stop)
         watch(session, Round(number, losses, evaluation))
-        if session.done:
-            break
+        if keep is not None:
+            keep(_snapshot(number, session, grouping, best, waited))
     return best, evaluation if last else session.evaluate(number, keep=True)
+
+
+def _snapshot(number: int, session: Session, grouping: Grouping, best: Best, waited: dict[int, int]) -> Snapshot:
+    """All that a round leaves; values are replaced as training goes on, never changed, so that no copy is needed."""
+    return Snapshot(
+        number,
+        list(session.servers),
+        dict(session.assignment),
+        dict(session.stopped),
+        list(session.failures),
+        dict(session.seen),
+        dict(best),
+        dict(waited),
+        grouping.distances,
+        session.runtime.states(),
+    )
+
+
+def _restore(session: Session, grouping: Grouping, snapshot: Snapshot) -> None:
+    session.servers, session.assignment = list(snapshot.servers), dict(snapshot.assignment)
+    session.stopped, session.failures = dict(snapshot.stopped), list(snapshot.failures)
+    session.seen, grouping.distances = dict(snapshot.seen), snapshot.distances
+    session.runtime.restore(snapshot.states)
 
 
 def _judge(
@@ -253,9 +296,6 @@ def _one_round(number: int, session: Session, grouping: Grouping) -> dict[str, f
     messages = {coalition: session.algorithm.broadcast(session.servers[coalition]) for coalition in chosen}
     sent = {name: messages[coalition] for coalition, names in chosen.items() for name in names}
     replies, losses, spoilt = session.train(number, sent)
-    if not replies:
-        _, name, reason = session.failures[-1]
-        raise InputError(f"every client failed in round {number}; client `{name}`: {reason}")
     old = list(session.servers)
     for coalition, names in chosen.items():
         bad = [name for name in names if name in spoilt]
@@ -268,8 +308,8 @@ def _one_round(number: int, session: Session, grouping: Grouping) -> dict[str, f
             warnings.warn(f"coalition of `{bad[0]}` stopped in {reason}", FedcollabWarning, stacklevel=4)
         elif present:
             session.servers[coalition] = session.aggregate(coalition, {name: replies[name] for name in present})
-    grouping.after(number, session, old, {name: reply for name, reply in replies.items() if name not in spoilt})
-    return {name: loss for name, loss in losses.items() if name not in spoilt}
+    grouping.after(number, session, old, replies)
+    return losses
 
 
 def _arrays(state: State) -> Message:

@@ -4,28 +4,31 @@ from __future__ import annotations
 
 import json
 import time
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 from torch import nn
 
+from fedcollab.artefact import write_bytes
 from fedcollab.clients.data import ClientData
 from fedcollab.clients.schema import federate
-from fedcollab.errors import InputError, number
+from fedcollab.errors import FedcollabWarning, InputError, number
 from fedcollab.progress import Progress, silent
 from fedcollab.runtime.base import Runtime
+from fedcollab.threads import one_core_each
 from fedcollab.training.algorithms import Algorithm, make_algorithm
 from fedcollab.training.callbacks import Callback
+from fedcollab.training.checkpoint import Checkpoint, Snapshot, identity
 from fedcollab.training.descend import Setting
 from fedcollab.training.history import History, line
 from fedcollab.training.models import Factory, Network, name_model
 from fedcollab.training.result import MEASURES, TrainingResult, schema_of
 from fedcollab.training.rounds import Grouping, Measures, Round, Session, run_rounds
-from fedcollab.training.threads import one_core_each
 
 
 def train(
@@ -61,7 +64,8 @@ def train(
     participation    the share of each coalition that takes part in a round, at least one client
     evaluate_every   rounds between evaluations; the last round is always evaluated. None: only at the end
     early_stop       a coalition stops after so many evaluations without a better mean accuracy on the test splits
-    run_dir          where metrics are streamed (training.jsonl) and result and models are saved at the end
+    run_dir          where metrics are streamed (training.jsonl) and result and models are saved at the end; a training
+                     that was interrupted there goes on from its last saved round
     """
     rounds = int(number("rounds", rounds, at_least=1, whole=True))
     number("lr", lr, above=0)
@@ -77,15 +81,23 @@ def train(
     model_name = name_model(model)
     clients = clients if isinstance(clients, Runtime) else list(clients)
     federation = federate(clients, runtime=runtime, device=device, scale=scale, seed=seed)
-    names = federation.names if isinstance(clients, Runtime) else tuple(client.name for client in clients)
+    given = federation.names if isinstance(clients, Runtime) else tuple(client.name for client in clients)
+    names = tuple(name for name in given if name in federation.names)
     if isinstance(coalitions, Grouping):
         grouping, method = coalitions, coalitions.method
     else:
-        grouping, method = Grouping(_coalitions(coalitions, names, alone=chosen.alone)), called
+        grouping, method = Grouping(_coalitions(coalitions, names, federation.left_out, alone=chosen.alone)), called
     schema = federation.schema
     assert schema is not None
     text = Network.describe(model_name, model_options or {}, schema.shape, len(schema.classes))
     network = Network(text, seed=seed)
+    if model_name == "resnet18" and network.weights_from == "seed" and "weights" not in (model_options or {}):
+        warnings.warn(
+            "no ImageNet weights for resnet18 are on this machine: it starts from random ones (say so with "
+            "model_options={'weights': 'none'}); or train a head on `encoders.encode_clients(clients)`",
+            FedcollabWarning,
+            stacklevel=2,
+        )
     setting = Setting(called, chosen.options(), text, float(lr), int(batch_size), int(local_epochs), int(seed))
     quantities = {name: int(federation.described[name]["quantity"]) for name in federation.names}
     session = Session(federation, setting, chosen, network, quantities, participation)
@@ -93,9 +105,30 @@ def train(
     settings |= {"method": method, "evaluate_every": evaluate_every, "early_stop": early_stop}
 
     history, started, before = History(), time.perf_counter(), _moved(federation)
+    checkpoint, resumed, earlier = None, None, dict.fromkeys(("calls", "bytes_down", "bytes_up", "seconds"), 0.0)
+    if run_dir is not None:
+        said = json.dumps([quantities, getattr(grouping, "coalitions", None)], sort_keys=True)
+        of_run = identity(settings, said, schema.to_json(), session.initial.numpy().tobytes())
+        checkpoint = Checkpoint(Path(run_dir), settings, of_run, always=federation.lasting)
+        resumed = checkpoint.read()
+        history = _history(Path(run_dir), resumed)
+        earlier |= {} if resumed is None else resumed.spent
+
+    def spent() -> dict[str, Any]:
+        now = {**_spent(before, _moved(federation)), "seconds": round(time.perf_counter() - started, 3)}
+        return {key: type(value)(value + earlier[key]) for key, value in now.items()}
+
+    def keep(snapshot: Snapshot) -> None:
+        assert checkpoint is not None
+        checkpoint.keep(replace(snapshot, spent=spent()))
+
     with ExitStack() as stack:
         stack.enter_context(one_core_each())
-        stream = _stream(run_dir, stack)
+        if checkpoint is not None:
+            stack.callback(checkpoint.write)  # however it ends: what was trained is kept
+        if run_dir is not None and federation.journal is None:
+            federation.keep_journal(Path(run_dir))
+        stream = _stream(run_dir, history, stack)
         for callback in callbacks:
             callback.on_start(settings)
 
@@ -111,7 +144,14 @@ def train(
             progress(outcome.number, rounds)
 
         best, final = run_rounds(
-            session, grouping, rounds, evaluate_every=evaluate_every, early_stop=early_stop, watch=watch
+            session,
+            grouping,
+            rounds,
+            evaluate_every=evaluate_every,
+            early_stop=early_stop,
+            watch=watch,
+            keep=None if checkpoint is None else keep,
+            resumed=resumed,
         )
     order = list(dict.fromkeys(session.assignment[name] for name in names))
     models = {"last": np.stack([session.servers[label]["w"].numpy() for label in order])}
@@ -119,8 +159,9 @@ def train(
         fallback = [session.servers[label]["w"] for label in order]
         pairs = zip(order, fallback, strict=True)
         models["best"] = np.stack([(best[label][1] if label in best else w).numpy() for label, w in pairs])
-    if len(final.kept) == len(names):
-        models["personal"] = np.stack([final.kept[name] for name in names])
+    if final.kept:  # for a client that did not answer at the end, its coalition's model stands in
+        served = {name: session.servers[session.assignment[name]]["w"].numpy() for name in names}
+        models["personal"] = np.stack([final.kept.get(name, served[name]) for name in names])
     result = TrainingResult(
         models={which: rows[:, : network.parameters + network.buffers] for which, rows in models.items()},
         names=tuple(names),
@@ -133,20 +174,22 @@ def train(
         model={**json.loads(text), "weights_from": network.weights_from, "parameters": network.parameters},
         schema=schema_of(schema.to_json()),
         settings=settings,
-        cost={**_spent(before, _moved(federation)), "seconds": round(time.perf_counter() - started, 3)},
+        cost=spent(),
         stopped={order.index(label): why for label, why in session.stopped.items() if label in order},
         failures=session.failures,
         distances=_reordered(grouping, federation.names, names),
     )
     if run_dir is not None:
         result.save(Path(run_dir) / "training.json")
+    if checkpoint is not None:
+        checkpoint.done()
     for callback in callbacks:
         callback.on_end(result)
     return result
 
 
-def _coalitions(coalitions: Any, names: Sequence[str], *, alone: bool) -> list[list[str]]:
-    """Lists of names that partition the clients, checked."""
+def _coalitions(coalitions: Any, names: Sequence[str], left_out: Mapping[str, str], *, alone: bool) -> list[list[str]]:
+    """Lists of names that partition the clients, checked; without those who were absent from the beginning."""
     given = getattr(coalitions, "coalitions", coalitions)
     if alone or (isinstance(given, str) and given == "local"):
         return [[name] for name in names]
@@ -155,7 +198,7 @@ def _coalitions(coalitions: Any, names: Sequence[str], *, alone: bool) -> list[l
             raise InputError(f"`coalitions` (={given!r}) must be lists of client names, 'local' or 'global'")
         return [list(names)]
     try:
-        lists = [list(members) for members in given]
+        lists = [[name for name in members if name not in left_out] for members in given]
     except TypeError:
         raise InputError(f"`coalitions` (={given!r}) must be lists of client names, 'local' or 'global'") from None
     flat = [name for members in lists for name in members]
@@ -192,12 +235,21 @@ def _columns(measures: Measures, names: Sequence[str]) -> dict[str, Any]:
     return {key: table[:, position] for position, key in enumerate(MEASURES)}
 
 
-def _stream(run_dir: str | Path | None, stack: ExitStack) -> BinaryIO | None:
+def _stream(run_dir: str | Path | None, history: History, stack: ExitStack) -> BinaryIO | None:
+    """The file that rounds are added to, with those before the round that is gone on from."""
     if run_dir is None:
         return None
-    folder = Path(run_dir)
-    folder.mkdir(parents=True, exist_ok=True)
-    return stack.enter_context((folder / "training.jsonl").open("wb"))
+    path = Path(run_dir) / "training.jsonl"
+    write_bytes(path, history.lines())
+    return stack.enter_context(path.open("ab"))
+
+
+def _history(folder: Path, resumed: Snapshot | None) -> History:
+    """The rounds up to the one that is gone on from."""
+    path = folder / "training.jsonl"
+    if resumed is None or not path.exists():
+        return History()
+    return History([row for row in History.read(path) if row["round"] <= resumed.number])
 
 
 def _moved(federation: Runtime) -> tuple[int, int, int]:

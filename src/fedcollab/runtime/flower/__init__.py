@@ -3,6 +3,8 @@
     Flower          a Runtime over a Flower Grid, for use inside a ServerApp
     connect         a Runtime over a federation that `fedcollab federation start` runs, for use anywhere
     CoalitionGrid   a Grid that sees one coalition's nodes only, for an existing Flower app with its own strategy
+    own_data        at a silo, the samples that its administrator named: for the ClientApp of such an app
+    own_model       at a silo, the model that the last training left there
 
 A message is one safetensors file, sent as one array whatever it holds; the silo's side is `runtime.serve`, the same
 function that the wire runtime calls. Needs `pip install 'fedcollab[flower]'`.
@@ -15,12 +17,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fedcollab.runtime.flower.coalition import CoalitionGrid
+    from fedcollab.runtime.flower.config import own_data, own_model
     from fedcollab.runtime.flower.grid import Flower
     from fedcollab.runtime.flower.relay import connect
 
-__all__ = ["CoalitionGrid", "Flower", "connect"]
+__all__ = ["CoalitionGrid", "Flower", "connect", "own_data", "own_model"]
 
-_HOMES = {"CoalitionGrid": "coalition", "Flower": "grid", "connect": "relay"}
+_HOMES = {
+    "CoalitionGrid": "coalition",
+    "Flower": "grid",
+    "connect": "relay",
+    "own_data": "config",
+    "own_model": "config",
+}
 
 
 def __getattr__(name: str) -> Any:

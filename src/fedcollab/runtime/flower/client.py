@@ -12,11 +12,12 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
 from fedcollab.errors import InputError
+from fedcollab.runtime.floors import make_floors
 from fedcollab.runtime.flower.config import CONFIG, SiloConfig, simulated
 from fedcollab.runtime.flower.envelope import Answer, Envelope
 from fedcollab.runtime.flower.grid import HELLO
 from fedcollab.runtime.flower.shelf import Shelf
-from fedcollab.runtime.serve import serve
+from fedcollab.runtime.guard import Guard
 from fedcollab.runtime.silo import Silo
 
 app = ClientApp()
@@ -29,7 +30,7 @@ def answer(message: Message, context: Context) -> Message:
     try:
         config = simulated(context.node_config) or SiloConfig.read(os.environ[CONFIG])
         name = config.name
-        reply = reply_to(Envelope.open(message.content), config)
+        reply = reply_to(Envelope.open(message.content), config, str(context.run_id))
     except InputError as error:
         reply = Answer(name, error=str(error))
     except Exception as error:  # its text may hold what must not leave: only the silo's own log gets it
@@ -38,13 +39,16 @@ def answer(message: Message, context: Context) -> Message:
     return Message(reply.records(), reply_to=message)
 
 
-def reply_to(envelope: Envelope, config: SiloConfig) -> Answer:
-    """Serve one envelope at this silo."""
+def reply_to(envelope: Envelope, config: SiloConfig, run: str) -> Answer:
+    """Serve one envelope at this silo: what its floors forbid is refused, and everything is in its log."""
     if envelope.action == HELLO:
         return Answer(config.name)
     if envelope.name != config.name:
         raise InputError(f"the message is for `{envelope.name}`; this silo is `{config.name}`")
     shelf = Shelf(config.state)
-    content = serve(envelope.action, envelope.content, Silo(config.read_data(), shelf, config.device))
-    shelf.commit()
-    return Answer(config.name, content)
+    guard = Guard.at(config.state, make_floors(config.more.get("floors", {})))
+    silo = Silo(config.read_data(), shelf, config.device, guard.floors)
+    served = guard.serve(envelope.action, envelope.content, silo, run=run)
+    if served.done:
+        shelf.commit()
+    return Answer(config.name, served.content)

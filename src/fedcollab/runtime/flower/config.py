@@ -16,10 +16,13 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedcollab.clients.data import ClientData
 from fedcollab.errors import InputError, unknown
+
+if TYPE_CHECKING:
+    from fedcollab.training.trained import TrainedModel
 
 CONFIG = "FEDCOLLAB_SILO"
 SIMULATION = "FEDCOLLAB_SIMULATION"
@@ -83,6 +86,31 @@ class SiloConfig:
         from fedcollab.clients.read import read_client
 
         return replace(read_client(self.data, self.label, self.test, self.drop), name=self.name)
+
+
+def own_data() -> ClientData:
+    """In a ClientApp at a silo that `fedcollab silo start` runs: its samples."""
+    if CONFIG not in os.environ:
+        raise InputError("this process is not at a silo; `fedcollab silo start` makes one")
+    return SiloConfig.read(os.environ[CONFIG]).read_data()
+
+
+def own_model(path: str | Path = "silo.toml") -> TrainedModel:
+    """The model that the last training left at a silo, its personal one or its coalition's; it takes raw samples."""
+    import torch
+
+    from fedcollab.clients.schema import Schema
+    from fedcollab.runtime.flower.shelf import Shelf
+    from fedcollab.training.models import Network
+    from fedcollab.training.trained import TrainedModel
+
+    config = SiloConfig.read(path)
+    shelf = Shelf(config.state)
+    if "model" not in shelf:
+        raise InputError(f"silo `{config.name}` has no model yet; the coordinator has not trained")
+    network = Network(shelf["model"]["model"])
+    weights = torch.from_numpy(shelf["model"]["w"])
+    return TrainedModel(network.point(weights).eval(), Schema.from_json(shelf["prepare"]["schema"]))
 
 
 def simulated(node_config: Mapping[str, Any]) -> SiloConfig | None:

@@ -18,7 +18,7 @@ from fedcollab.runtime.flower.channel import Channel, Closed
 from fedcollab.runtime.flower.grid import Exchange
 
 FOLDER = "FEDCOLLAB_FEDERATION"  # where the coordinator's command left the address of its socket
-CALLER = "caller"
+CALLER = "caller"  # the name of that note: in the run's config, or in a simulation in the environment
 
 app = ServerApp()
 
@@ -26,7 +26,8 @@ app = ServerApp()
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     """Call back the command that started this run, and carry its calls."""
-    note = Path(os.environ[FOLDER]) / "calls" / Path(str(context.run_config[CALLER])).name
+    caller = context.run_config.get(CALLER) or os.environ[CALLER]
+    note = Path(os.environ[FOLDER]) / "calls" / Path(str(caller)).name
     line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     line.settimeout(10)
     line.connect(note.read_text().strip())
@@ -51,5 +52,5 @@ def carry(grid: Grid, channel: Channel) -> None:
     channel.send({"names": names})
     while True:
         about, contents = channel.receive()
-        replies, absent = exchange(about["action"], contents)
-        channel.send({"absent": absent}, replies)
+        returned = exchange(about["action"], contents)
+        channel.send({"silent": returned.silent, "failed": returned.failed}, returned.contents)

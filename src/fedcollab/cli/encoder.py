@@ -1,0 +1,65 @@
+"""`check-encoder`: does an encoder see what matters to the task?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fedcollab.artefact import check_target
+from fedcollab.cli import options
+from fedcollab.cli.stages import with_defaults
+
+OBJECTION = 3
+
+
+@click.command(
+    epilog="Example:  fedcollab check-encoder --clients photos/ --encoder efficientnet-lite0 -o encoder.json"
+)
+@options.source
+@click.option("--encoder", default="efficientnet-lite0", show_default=True, help="The encoder to check.")
+@click.option("--test-share", default=0.2, show_default=True, help="Hold-out share of clients without a test split.")
+@click.option("--seed", default=0, show_default=True, help="Everything random is derived from it.")
+@click.option(
+    "-o",
+    "--out",
+    type=click.Path(path_type=Path),
+    help="Where to write verdict and evidence (JSON); `encoder.json` in a run directory is shown in its report.",
+)
+@options.output
+def check_encoder(
+    scenario: Path | None,
+    clients: Path | None,
+    label: str | None,
+    drop: tuple[str, ...],
+    out: Path | None,
+    as_json: bool,
+    quiet: bool,
+    **settings: Any,
+) -> None:
+    """Is an encoder blind to what matters, or does it see the wrong thing? Exits with 3 when it is or does.
+
+    Its distances are compared with how much better a classifier can be at one client than at another (the `hypothesis`
+    estimator), through the encoder and on the samples themselves.
+    """
+    if out is not None:
+        check_target(out)
+    found, brought = options.find_clients(scenario, clients, label, drop)
+    settings = with_defaults(settings, brought)
+    from fedcollab.clients.schema import federate
+    from fedcollab.distances import check_encoder as check
+    from fedcollab.progress import bar
+
+    federation = federate(found, scale=settings["scale"], test_share=settings["test_share"], seed=settings["seed"])
+    with bar("checking the encoder", quiet=quiet or as_json) as progress:
+        checked = check(federation, settings["encoder"], seed=settings["seed"], progress=progress)
+    if out is not None:
+        checked.save(out)
+    if as_json:
+        options.print_json(checked.as_dict())
+    else:
+        click.echo(str(checked))
+        if out is not None:
+            click.echo(f"\nEvidence:  {out}")
+    click.get_current_context().exit(0 if checked.passed else OBJECTION)

@@ -1,0 +1,22 @@
+"""Beyond the paper: the clustered algorithms by their number of clusters, which the paper does not give."""
+
+from __future__ import annotations
+
+from fedcollab.reproduce.accuracy import FEDCOLLAB, AccuracyTable, Row
+from fedcollab.reproduce.table_2 import NAMES
+
+NUMBERS = (2, 3, 4, 5)
+
+
+class Clusters(AccuracyTable):
+    """IFCA, FeSEM and KMeans with 2 to 5 clusters; FedCluster finds its own number, up to the limit."""
+
+    name = "clusters"
+    title = "Clustered federated learning by the number of clusters"
+    place = "not in it (its numbers of clusters are unpublished; Table 2 takes 4)"
+    time = "hours"
+    rows = (
+        *(Row(key, f"{label}, K = {k}", key, None, k=k) for key, label in NAMES.items() for k in NUMBERS),
+        FEDCOLLAB,
+    )
+    shows_coalitions = True

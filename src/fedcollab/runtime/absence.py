@@ -1,0 +1,117 @@
+"""Clients that do not answer: how long to wait, how many are enough, and the list of who was absent, when and why.
+
+A client is absent from a round if it did not answer, refused, failed, or answered what cannot be used (garbage, NaN,
+the wrong shape). The round goes on with the others as long as they are a quorum; else the run pauses, and the same
+command goes on later.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from fedcollab.errors import number
+
+#: how an absence came about, and its words; the first two are worth another try
+KINDS = {"silent": "did not answer", "garbage": "answered garbage", "refused": "refused", "failed": "failed"}
+AGAIN = ("silent", "garbage")
+#: a reply with this key is none: what it says instead, and the kind of absence
+EXCUSES = {"refused": "refused", "error": "failed", "garbage": "garbage"}
+FILE = "absences.jsonl"
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What to do about clients that do not answer.
+
+    quorum     the share of the clients asked in a round that must answer; with fewer the run pauses
+    retries    how often a client that did not answer, or answered garbage, is asked again in the same round
+    deadline   seconds that a client has for its answer, where the runtime can tell (a real federation)
+    wait       seconds before asking again: time for a silo to come back
+
+    >>> Policy(quorum=0.5).enough(5), Policy(quorum=0.5).enough(1)
+    (3, 1)
+    """
+
+    quorum: float = 0.5
+    retries: int = 1
+    deadline: float = 3600.0
+    wait: float = 0.0
+
+    def __post_init__(self) -> None:
+        number("quorum", self.quorum, at_least=0, at_most=1)
+        number("retries", self.retries, at_least=0, whole=True)
+        number("deadline", self.deadline, above=0)
+        number("wait", self.wait, at_least=0)
+
+    def enough(self, asked: int) -> int:
+        """How many of those asked must answer: at least one, if anyone is asked."""
+        return min(asked, max(1, math.ceil(self.quorum * asked - 1e-9)))
+
+
+@dataclass(frozen=True)
+class Absence:
+    """One client, absent from one round; `kind` is one of `KINDS`."""
+
+    time: str
+    action: str
+    round: int | None
+    client: str
+    kind: str
+    why: str
+
+    def __str__(self) -> str:
+        where = self.action if self.round is None else f"{self.action}, round {self.round}"
+        return f"{self.time} {where}: `{self.client}` {KINDS[self.kind]} ({self.why})"
+
+
+def write(path: Path, absences: Sequence[Absence]) -> None:
+    """Add lines to a file."""
+    if not absences:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a", encoding="utf-8") as file:
+        file.writelines(json.dumps(asdict(absence), ensure_ascii=False) + "\n" for absence in absences)
+
+
+def read(folder: Path) -> list[Absence]:
+    """What a run directory lists; a line that a killed process cut short is left out."""
+    path = folder / FILE
+    found: list[Absence] = []
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+        try:
+            found.append(Absence(**json.loads(line)))
+        except (ValueError, TypeError):
+            continue
+    return found
+
+
+def words(absences: Sequence[Absence]) -> list[str]:
+    """A sentence for every client that was absent: how often, from when to when, and why at last."""
+    by_client: dict[str, list[Absence]] = {}
+    for absence in absences:
+        by_client.setdefault(absence.client, []).append(absence)
+    return [_sentence(name, listed) for name, listed in sorted(by_client.items())]
+
+
+def _sentence(name: str, listed: Sequence[Absence]) -> str:
+    stages: dict[str, int] = {}
+    for absence in listed:
+        stages[absence.action] = stages.get(absence.action, 0) + 1
+    first, last = listed[0].time, listed[-1].time
+    when = f"at {first}" if first == last else f"from {first} to {last}"
+    rounds = ", ".join(f"{count} of {action}" if count > 1 else action for action, count in stages.items())
+    return f"{name} was absent {when} ({rounds}): {KINDS[listed[-1].kind]}, {listed[-1].why}."
+
+
+def reasons(absent: Mapping[str, str]) -> str:
+    """Names and reasons in one line.
+
+    >>> reasons({"b": "no answer", "c": "its disk is full"})
+    '`b` (no answer), `c` (its disk is full)'
+    """
+    listed = [f"`{name}` ({why})" for name, why in sorted(absent.items())]
+    return ", ".join([*listed[:5], *[f"{len(listed) - 5} more"] * (len(listed) > 5)])

@@ -1,0 +1,202 @@
+"""Where training has come to, on disk: a coordinator that is killed goes on from there, and ends with the same models.
+
+A snapshot holds all that a round leaves behind on the server: each coalition's state, who is in which, the best models
+so far, and for whom which round counts; and, where the clients live in this process, what they keep. Everything random
+is derived from (seed, round, client), so that nothing else is needed: the resumed run equals the undisturbed one.
+
+In a real federation clients keep their own state on their own disk, that of the last round and of the one before it. A
+message says from which round to go on, so that a round may be asked for twice (`training.client`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fedcollab.artefact import write_bytes
+from fedcollab.errors import FedcollabWarning, InputError
+from fedcollab.runtime.message import Message, pack, unpack
+from fedcollab.training.hooks import State
+
+FILE = "checkpoint.safetensors"
+#: seconds between snapshots on disk where clients live in this process; and no more than this share of the time
+EVERY, SHARE = 10.0, 0.05
+
+States = Mapping[str, Mapping[str, Message]]
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """The end of a round.
+
+    best     each coalition's best score so far and its model; waited: evaluations since
+    states   what each client of this process keeps
+    spent    calls, bytes and seconds so far
+    """
+
+    number: int
+    servers: list[State]
+    assignment: dict[str, int]
+    stopped: dict[int, str]
+    failures: list[tuple[int, str, str]]
+    seen: dict[str, int]
+    best: dict[int, tuple[float, Tensor]]
+    waited: dict[int, int]
+    distances: NDArray[np.float64] | None
+    states: States = field(default_factory=dict)
+    spent: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(eq=False)
+class Checkpoint:
+    """The snapshot file of one training; `settings` and `identity` tell whether it is of the same."""
+
+    folder: Path
+    settings: Mapping[str, Any]
+    identity: str
+    always: bool = False
+    _due: float = field(default=0.0, init=False)
+    _newest: Snapshot | None = field(default=None, init=False)
+
+    @property
+    def path(self) -> Path:
+        """Where it is."""
+        return self.folder / FILE
+
+    def keep(self, snapshot: Snapshot) -> None:
+        """Remember a round; write it down when that is due."""
+        self._newest = snapshot
+        if self.always or time.monotonic() >= self._due:
+            self.write()
+
+    def write(self) -> None:
+        """Write the newest snapshot down now, if there is one that was not."""
+        if self._newest is None:
+            return
+        started = time.monotonic()
+        write_bytes(
+            self.path, pack({"settings": _text(self.settings), "identity": self.identity, **_flat(self._newest)})
+        )
+        self._newest = None
+        ended = time.monotonic()
+        self._due = ended + max(EVERY, (ended - started) / SHARE)
+
+    def read(self) -> Snapshot | None:
+        """The snapshot to go on from; one of another training is left, with a word about it."""
+        self._due = time.monotonic() + EVERY
+        if not self.path.exists():
+            return None
+        try:
+            content = unpack(self.path.read_bytes(), arrays=None)
+            if content["identity"] == self.identity:
+                return _snapshot(content)
+            settings = json.loads(content["settings"])
+        except (InputError, KeyError, ValueError, TypeError) as error:
+            warnings.warn(
+                f"`{self.path}` cannot be used ({error}); training starts over", FedcollabWarning, stacklevel=3
+            )
+            return None
+        wanted = json.loads(_text(self.settings))
+        differing = [key for key in wanted if settings.get(key) != wanted[key]] or ["clients or data"]
+        warnings.warn(
+            f"`{self.folder}` held an unfinished training with other settings ({', '.join(differing)}); starts over",
+            FedcollabWarning,
+            stacklevel=3,
+        )
+        return None
+
+    def done(self) -> None:
+        """The result is saved: nothing to go on from."""
+        self._newest = None
+        self.path.unlink(missing_ok=True)
+
+
+def identity(settings: Mapping[str, Any], *parts: str | bytes) -> str:
+    """A checksum of all that decides a training's course."""
+    digest = hashlib.sha256(_text(settings).encode())
+    for part in parts:
+        digest.update(b"\x1f" + (part.encode() if isinstance(part, str) else part))
+    return digest.hexdigest()
+
+
+def _text(settings: Mapping[str, Any]) -> str:
+    return json.dumps(dict(settings), sort_keys=True)
+
+
+def _flat(snapshot: Snapshot) -> Message:
+    """A message: arrays under paths, the rest as plain values."""
+    names = sorted(snapshot.states)
+    arrays: Message = {}
+    for position, server in enumerate(snapshot.servers):
+        arrays |= {f"server/{position}/{key}": value.numpy() for key, value in server.items()}
+    for coalition, (_, model) in snapshot.best.items():
+        arrays[f"best/{coalition}"] = model.numpy()
+    states = {}
+    for at, name in enumerate(names):
+        for key, kept in snapshot.states[name].items():
+            arrays |= {f"state/{at}/{key}/{k}": v for k, v in kept.items() if isinstance(v, np.ndarray)}
+            states[f"{at}/{key}"] = {k: v for k, v in kept.items() if not isinstance(v, np.ndarray)}
+    if snapshot.distances is not None:
+        arrays["distances"] = snapshot.distances
+    return {
+        **arrays,
+        "number": snapshot.number,
+        "servers": len(snapshot.servers),
+        "assignment": snapshot.assignment,
+        "stopped": list(snapshot.stopped.items()),
+        "failures": snapshot.failures,
+        "seen": snapshot.seen,
+        "scores": [[label, score if np.isfinite(score) else None] for label, (score, _) in snapshot.best.items()],
+        "waited": list(snapshot.waited.items()),
+        "names": names,
+        "states": states,
+        "spent": dict(snapshot.spent),
+    }
+
+
+def _snapshot(content: Message) -> Snapshot:
+    parts: dict[str, dict[str, Any]] = {"server": {}, "best": {}, "state": {}}
+    for path, value in content.items():
+        kind, _, rest = path.partition("/")
+        if rest and kind in parts:
+            parts[kind][rest] = value
+    servers: list[State] = [{} for _ in range(content["servers"])]
+    for path, value in parts["server"].items():
+        at, key = path.split("/", 1)
+        servers[int(at)][key] = torch.from_numpy(np.array(value))
+    states: dict[str, dict[str, Message]] = {name: {} for name in content["names"]}
+    for path, plain in content["states"].items():
+        at, key = path.split("/", 1)
+        prefix = f"{path}/"
+        kept = {p.removeprefix(prefix): value for p, value in parts["state"].items() if p.startswith(prefix)}
+        states[content["names"][int(at)]][key] = {**plain, **kept}
+    return Snapshot(
+        number=content["number"],
+        servers=servers,
+        assignment={name: int(label) for name, label in content["assignment"].items()},
+        stopped={int(label): why for label, why in content["stopped"]},
+        failures=[(int(number), name, why) for number, name, why in content["failures"]],
+        seen={name: int(number) for name, number in content["seen"].items()},
+        best={
+            int(label): (
+                -np.inf if score is None else float(score),
+                torch.from_numpy(np.array(parts["best"][str(label)])),
+            )
+            for label, score in content["scores"]
+        },
+        waited={int(label): int(count) for label, count in content["waited"]},
+        distances=content.get("distances"),
+        states=states,
+        spent=content["spent"],
+    )

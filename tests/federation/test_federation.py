@@ -1,0 +1,195 @@
+"""Between real processes: Flower carries what wire carries, strangers are refused, and nothing is left behind."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import ssl
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from fedcollab import solve
+from fedcollab.clients import ClientData
+from fedcollab.clients.schema import Schema, prepare
+from fedcollab.distances import Distances, estimate_distances
+from fedcollab.errors import Paused
+from fedcollab.runtime import Wire
+from fedcollab.runtime.flower import connect, own_model, processes
+from fedcollab.runtime.flower.federation import Federation
+from fedcollab.runtime.flower.shelf import Shelf
+from fedcollab.training import TrainingResult, train
+from fedcollab.training.models import Network
+
+from .conftest import Running, blobs, fedcollab, wait_for
+
+COALITIONS = [["north", "south"], ["east", "west"]]
+TRAINING = {"rounds": 2, "lr": 0.1, "batch_size": 16, "seed": 3}
+SAME = {"rtol": 0, "atol": 1e-5}
+
+
+def same_training(over_flower: TrainingResult, over_wire: TrainingResult, running: Running) -> None:
+    assert over_flower.names == over_wire.names
+    assert over_flower.failures == over_wire.failures == []
+    for which in ("last", "best"):
+        np.testing.assert_allclose(over_flower.models[which], over_wire.models[which], **SAME)
+    for measure, values in over_wire.measures.items():
+        np.testing.assert_allclose(over_flower.measures[measure], values, **SAME)
+    for measure, values in over_wire.personal.items():
+        np.testing.assert_allclose(over_flower.personal[measure], values, **SAME)
+    for client in running.clients:
+        mine, theirs = (logits(result, client) for result in (over_flower, over_wire))
+        np.testing.assert_allclose(mine, theirs, **SAME)
+
+
+def logits(result: TrainingResult, client: ClientData) -> np.ndarray:
+    network = Network(json.dumps({key: result.model[key] for key in ("name", "options", "shape", "classes")}))
+    row = result.assignment[result.names.index(client.name)]
+    inputs = torch.from_numpy(Schema.from_json(json.dumps(result.schema)).features(client.x_test))
+    with torch.no_grad():
+        return network.point(torch.from_numpy(result.models["last"][row])).eval()(inputs).numpy()
+
+
+def test_flower_carries_what_wire_carries(running: Running) -> None:
+    wire = Wire(running.clients)
+    with connect(running.folder) as flower:
+        assert flower.names == wire.names == ("east", "north", "south", "west")
+        schemas = [prepare(each, seed=3) for each in (flower, wire)]
+        assert schemas[0] == schemas[1]
+        assert {n: r["quantity"] for n, r in flower.described.items()} == {c.name: c.quantity for c in running.clients}
+
+        found = estimate_distances(flower, seed=3)
+        assert (found.method, found.cost["rounds"]) == ("few-round", 2)
+        expected = estimate_distances(wire, method="few-round", seed=3, min_samples=10)  # what silos insist on
+        for part in ("raw", "matrix", "stderr"):
+            np.testing.assert_allclose(getattr(found, part), getattr(expected, part), **SAME)
+        answers = [solve(distances, C=10) for distances in (found, expected)]
+        assert answers[0].coalitions == answers[1].coalitions
+
+        before = flower.cost.rounds, flower.messages
+        for algorithm in ("fedavg", "ditto"):
+            results = [train(each, COALITIONS, algorithm, "mlp", **TRAINING) for each in (flower, wire)]
+            same_training(*results, running)
+        kept = {name: Shelf(running.root / name / "state")["model"]["w"] for name in flower.names}
+        for name, own in zip(flower.names, results[1].models["personal"], strict=True):
+            np.testing.assert_allclose(kept[name], own, **SAME)  # Ditto's own models are equal too,
+        assert "personal" not in results[0].models  # and stay at the silo
+        calls = flower.cost.rounds - before[0]
+        assert calls == 2 * (TRAINING["rounds"] + 1)  # and an evaluation at the end
+        assert flower.messages - before[1] == 4 * calls  # one message a silo and round, whatever the coalitions
+        assert flower.cost.down == wire.cost.down
+
+        with pytest.raises(Paused, match="0 of 4 client\\(s\\) answered `no-such`, 4 must: `east`"):
+            flower.call_all("no-such", {})
+        flower.call("fingerprint", {"east": {}, "west": {}})  # and goes on
+
+
+def test_state_stays_at_the_silo_and_the_path_of_its_data_too(running: Running) -> None:
+    for client in running.clients:
+        kept = {path.name for path in (running.root / client.name / "state").glob("*.safetensors")}
+        assert {"prepare.safetensors", "train.safetensors", "model.safetensors"} <= kept
+        predicted = own_model(running.root / client.name / "silo.toml").predict(client.x_test)
+        assert np.mean(predicted == client.y_test) > 0.7
+    with sqlite3.connect(running.folder / "flwr" / "link.db") as link:
+        assert "secret-place" not in "\n".join(map(str, link.iterdump()))
+    assert "secret-place" not in (running.folder / "superlink.log").read_text(errors="replace")
+
+
+def test_the_commands_from_distances_to_report(running: Running) -> None:
+    run = running.root / "run"
+    fedcollab("estimate", "--on", running.folder, "-o", run / "distances.json", "--seed", 3)
+    fedcollab("solve", run / "distances.json", "--C", "auto", "-o", run / "collaboration.json")
+    training = ("--rounds", 1, "--model", "logistic", "--quiet", "--json")
+    done = fedcollab(
+        "train", "--on", running.folder, "--coalitions", run / "collaboration.json", *training,
+        "-o", run / "training" / "coalitions",
+    )  # fmt: skip
+    assert json.loads(done.stdout)["coalitions"] == json.loads((run / "collaboration.json").read_text())["coalitions"]
+    assert Distances.load(run / "distances.json").names == ("east", "north", "south", "west")
+    assert json.loads((run / "run.json").read_text())["clients"]["north"]["quantity"] == 200
+    fedcollab("report", run)
+    page = (run / "report.html").read_text()
+    assert "north" in page
+    wrong = fedcollab(
+        "train", "--on", running.folder, "--coalitions", "local", "-o", run / "x", "--clients", run, check=False
+    )
+    assert wrong.returncode == 2
+    assert "give either --on FOLDER or clients" in wrong.stderr
+
+
+def test_an_unregistered_silo_is_refused(running: Running) -> None:
+    stranger = blobs("stranger", 30, flip=False)
+    running.add(stranger)
+    running.start_silo("stranger")
+    try:
+        assert wait_for(
+            lambda: "Exit Code" in running.log("stranger") or "not registered" in running.log("stranger").lower()
+        )
+        assert "SuperNode ID" not in running.log("stranger")
+        status = json.loads(fedcollab("federation", "status", running.folder, "--json").stdout)
+        assert status["silos"] == dict.fromkeys(("east", "north", "south", "west"), "online")
+    finally:
+        running.stop_silo("stranger")
+
+
+def test_only_what_silos_need_is_reachable(running: Running) -> None:
+    """Else whoever reaches the port could start runs at every silo, and admit keys of their own."""
+    federation = Federation.read(running.folder)
+    trust = ssl.create_default_context(cafile=str(running.folder / "keys" / "ca.crt"))
+    kind = {"Content-Type": "application/protobuf"}
+    for path, code in {
+        "/v1/control/list-nodes": 404,
+        "/v1/fleet/../control/list-nodes": 404,
+        "/v1/fleet/pull-messages": 401,  # Flower's own answer to a caller without a key
+    }.items():
+        address = f"https://127.0.0.1:{federation.port}{path}"
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(urllib.request.Request(address, b"", kind), context=trust, timeout=60)
+        assert refused.value.code == code
+    with pytest.raises(urllib.error.URLError, match="CERTIFICATE_VERIFY_FAILED"):
+        urllib.request.urlopen(f"https://127.0.0.1:{federation.port}/", timeout=60)
+
+
+def test_an_existing_flower_app_trains_inside_coalitions(running: Running) -> None:
+    federation = Federation.read(running.folder)
+    app = Path(__file__).parents[2] / "examples" / "flower-coalitions"
+    (started,) = federation.flwr(["run", str(app), "federation"])
+    look = ["list", "federation", "--run-id", str(started["run-id"])]
+    assert wait_for(lambda: "finished" in json.dumps(federation.flwr(look)), 300)
+    log = (running.folder / "superlink.log").read_text(errors="replace")
+    models = json.loads(log.partition("MODELS ")[2].splitlines()[0])
+    expected = [fedavg([c for c in running.clients if c.name in members]) for members in COALITIONS]
+    np.testing.assert_allclose(models, expected, rtol=0, atol=1e-6)
+    assert models[0][0] > 0 > models[1][0]  # the two coalitions learnt opposite things
+
+
+def fedavg(members: list) -> list[float]:
+    """The example, without Flower."""
+    w = np.zeros(4)
+    for _ in range(2):
+        updates = []
+        for data in members:
+            v = w
+            for _ in range(20):
+                v = v - 0.5 * data.x.T @ (1 / (1 + np.exp(-data.x @ v)) - data.y) / len(data.y)
+            updates.append(v)
+        w = np.average(updates, axis=0, weights=[len(data.y) for data in members])
+    return w.tolist()
+
+
+def test_nothing_is_left_behind(running: Running) -> None:
+    """Last: the federation is stopped, and every process that was started is gone."""
+    noted = json.loads((running.folder / "processes.json").read_text())
+    groups = [group for pid, _ in [*noted, *running.silos.values()] for group in processes.family(pid)]
+    running.stop()
+    assert processes.living(groups) == []
+    status = json.loads(fedcollab("federation", "status", running.folder, "--json").stdout)
+    assert not status["running"]
+    assert not processes.listening("127.0.0.1", Federation.read(running.folder).port)
+    late = fedcollab("estimate", "--on", running.folder, "-o", running.root / "late.json", check=False)
+    assert late.returncode == 2
+    assert "does not run" in late.stderr
