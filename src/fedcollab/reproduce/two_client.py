@@ -30,7 +30,7 @@ class TwoClient(Experiment):
     name = "two-client"
     title = "Two clients: local against global model as distance and quantity grow"
     place = "Figure 1, Section 1"
-    time = "15 min"
+    time = "5 min"
     scenarios = ("label-shift",)
 
     def cells(self, lab: Lab) -> Iterator[Cell]:
