@@ -17,7 +17,7 @@ from fedcollab import solve
 from fedcollab.clients import ClientData
 from fedcollab.clients.schema import Schema, prepare
 from fedcollab.distances import Distances, estimate_distances
-from fedcollab.errors import InputError
+from fedcollab.errors import Paused
 from fedcollab.runtime import Wire
 from fedcollab.runtime.flower import connect, own_model, processes
 from fedcollab.runtime.flower.federation import Federation
@@ -83,7 +83,7 @@ def test_flower_carries_what_wire_carries(running: Running) -> None:
         assert flower.messages - before[1] == 4 * calls  # one message a silo and round, whatever the coalitions
         assert flower.cost.down == wire.cost.down
 
-        with pytest.raises(InputError, match="client `east` could not answer `no-such`: `action`"):
+        with pytest.raises(Paused, match="0 of 4 client\\(s\\) answered `no-such`, 4 must: `east`"):
             flower.call_all("no-such", {})
         flower.call("fingerprint", {"east": {}, "west": {}})  # and goes on
 

@@ -19,7 +19,8 @@ from fedcollab.errors import InputError
 from fedcollab.runtime.absence import Policy
 from fedcollab.runtime.base import Runtime
 from fedcollab.runtime.flower.channel import Channel, Closed
-from fedcollab.runtime.message import Message, pack, receive
+from fedcollab.runtime.flower.grid import Returned
+from fedcollab.runtime.message import Message, pack
 
 START = 120.0  # seconds for the run's ServerApp to call back
 MARGIN = 60.0  # seconds beyond a call's deadline, for the answer to come through
@@ -57,11 +58,12 @@ class Relayed(Runtime):
             self._channel.send({"action": action}, sent)
         except Closed:
             raise InputError("the Flower run has ended; `fedcollab federation status` says more") from None
-        about, returned = self._receive(self._limit)
-        self.absent = about["absent"]
+        about, contents = self._receive(self._limit)
+        returned = Returned(contents, **about)
+        self.absent = returned.silent
         self.messages += len(sent)
-        self.bytes_on_wire += sum(map(len, [*sent.values(), *returned.values()]))
-        return {name: receive(content) for name, content in returned.items()}
+        self.bytes_on_wire += sum(map(len, [*sent.values(), *contents.values()]))
+        return returned.messages()
 
     def _receive(self, timeout: float) -> tuple[dict[str, Any], dict[str, bytes]]:
         try:
