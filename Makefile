@@ -21,6 +21,10 @@ test: .venv/installed-dev browser data
 test-slow: .venv/installed-dev browser data
 	$(BIN)/pytest -q tests -m slow
 
+federation-demo: .venv/installed
+	@$(BIN)/pip install -q -e ".[flower]"
+	$(BIN)/fedcollab federation demo --out runs/federation
+
 test-federation: .venv/installed-dev
 	$(BIN)/pytest -q tests/federation -m federation
 

@@ -14,7 +14,8 @@ from flwr.serverapp.strategy import FedAvg
 
 from fedcollab.runtime.flower import CoalitionGrid, own_data
 
-server, client = ServerApp(), ClientApp()
+server = ServerApp()
+client = ClientApp()
 
 
 @client.train()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
+import ssl
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +17,7 @@ from fedcollab import solve
 from fedcollab.clients import ClientData
 from fedcollab.clients.schema import Schema, prepare
 from fedcollab.distances import Distances, estimate_distances
-from fedcollab.errors import InputError
+from fedcollab.errors import Paused
 from fedcollab.runtime import Wire
 from fedcollab.runtime.flower import connect, own_model, processes
 from fedcollab.runtime.flower.federation import Federation
@@ -81,7 +83,7 @@ def test_flower_carries_what_wire_carries(running: Running) -> None:
         assert flower.messages - before[1] == 4 * calls  # one message a silo and round, whatever the coalitions
         assert flower.cost.down == wire.cost.down
 
-        with pytest.raises(InputError, match="client `east` could not answer `no-such`: `action`"):
+        with pytest.raises(Paused, match="0 of 4 client\\(s\\) answered `no-such`, 4 must: `east`"):
             flower.call_all("no-such", {})
         flower.call("fingerprint", {"east": {}, "west": {}})  # and goes on
 
@@ -134,6 +136,24 @@ def test_an_unregistered_silo_is_refused(running: Running) -> None:
         running.stop_silo("stranger")
 
 
+def test_only_what_silos_need_is_reachable(running: Running) -> None:
+    """Else whoever reaches the port could start runs at every silo, and admit keys of their own."""
+    federation = Federation.read(running.folder)
+    trust = ssl.create_default_context(cafile=str(running.folder / "keys" / "ca.crt"))
+    kind = {"Content-Type": "application/protobuf"}
+    for path, code in {
+        "/v1/control/list-nodes": 404,
+        "/v1/fleet/../control/list-nodes": 404,
+        "/v1/fleet/pull-messages": 401,  # Flower's own answer to a caller without a key
+    }.items():
+        address = f"https://127.0.0.1:{federation.port}{path}"
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(urllib.request.Request(address, b"", kind), context=trust, timeout=60)
+        assert refused.value.code == code
+    with pytest.raises(urllib.error.URLError, match="CERTIFICATE_VERIFY_FAILED"):
+        urllib.request.urlopen(f"https://127.0.0.1:{federation.port}/", timeout=60)
+
+
 def test_an_existing_flower_app_trains_inside_coalitions(running: Running) -> None:
     federation = Federation.read(running.folder)
     app = Path(__file__).parents[2] / "examples" / "flower-coalitions"
@@ -163,12 +183,10 @@ def fedavg(members: list) -> list[float]:
 
 def test_nothing_is_left_behind(running: Running) -> None:
     """Last: the federation is stopped, and every process that was started is gone."""
-    link = Federation.read(running.folder).process
-    groups = [link["pid"], *(pid for pid, _ in running.silos.values())]
+    noted = json.loads((running.folder / "processes.json").read_text())
+    groups = [group for pid, _ in [*noted, *running.silos.values()] for group in processes.family(pid)]
     running.stop()
-    for group in groups:
-        with pytest.raises(ProcessLookupError):
-            os.killpg(group, 0)
+    assert processes.living(groups) == []
     status = json.loads(fedcollab("federation", "status", running.folder, "--json").stdout)
     assert not status["running"]
     assert not processes.listening("127.0.0.1", Federation.read(running.folder).port)

@@ -8,17 +8,19 @@ import click
 
 from fedcollab.cli import options
 
+LATER = {"demo": "fedcollab.cli.federation_demo:demo"}
 _folder = click.argument("folder", type=click.Path(path_type=Path))
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output, for programs.")
 
 
 @click.group(
+    cls=options.grown(LATER),
     epilog="""\b
 Example:
   fedcollab federation init hospitals --host coordinator.example.org
   fedcollab federation admit hospitals north.pub
   fedcollab federation start hospitals
-  fedcollab estimate --on hospitals -o runs/hospitals/distances.json"""
+  fedcollab estimate --on hospitals -o runs/hospitals/distances.json""",
 )
 def federation() -> None:
     """Coordinate silos that are elsewhere: TLS, authenticated silos, the same stages with `--on FOLDER`."""

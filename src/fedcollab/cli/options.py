@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -29,6 +30,23 @@ def several(*decorators: Callable[[F], F]) -> Callable[[F], F]:
         return function
 
     return apply
+
+
+def grown(later: Mapping[str, str]) -> type[click.Group]:
+    """A group with more commands, in files of their own (name -> module:attribute), imported when they are used."""
+
+    class Grown(click.Group):
+        def list_commands(self, ctx: click.Context) -> list[str]:
+            return [*super().list_commands(ctx), *later]
+
+        def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+            if cmd_name not in later:
+                return super().get_command(ctx, cmd_name)
+            module, attribute = later[cmd_name].split(":")
+            command: click.Command = getattr(import_module(module), attribute)
+            return command
+
+    return Grown
 
 
 output = several(
@@ -61,7 +79,7 @@ estimation = several(
         "--distance",
         default="auto",
         show_default=True,
-        help="How to estimate distances: auto, hypothesis, published, ...; a wrong name lists all.",
+        help="How to estimate distances: auto, few-round, hypothesis, ...; a wrong name lists all.",
     ),
     click.option(
         "--encoder",
@@ -74,6 +92,20 @@ estimation = several(
         "--test-share", default=0.2, show_default=True, help="Hold-out share of clients without a test split."
     ),
     click.option("--seed", default=0, show_default=True, help="Everything random is derived from it."),
+)
+
+protection = several(
+    click.option(
+        "--privacy-epsilon",
+        type=float,
+        help="Differential privacy of the distances: what each client may spend (needs --distance few-round).",
+    ),
+    click.option("--privacy-delta", type=float, help="The delta of that epsilon.  [default: 1e-5]"),
+    click.option(
+        "--min-samples",
+        type=int,
+        help="Samples that a number leaving a client is made of, at the least; clients may insist on more.",
+    ),
 )
 
 training = several(
@@ -129,6 +161,17 @@ def open_source(
         raise InputError("`--on` needs Flower: pip install 'fedcollab[flower]'") from None
     with connect(on, names=names) as federation:
         yield federation, {}
+
+
+def take_protection(settings: dict[str, Any]) -> dict[str, Any]:
+    """The options of `protection` out of all settings, as options of `estimate_distances`."""
+    epsilon, delta, least = (settings.pop(key) for key in ("privacy_epsilon", "privacy_delta", "min_samples"))
+    if delta is not None and epsilon is None:
+        raise InputError(f"`--privacy-delta` (={delta}) goes with --privacy-epsilon, which was not given")
+    taken: dict[str, Any] = {} if least is None else {"min_samples": least}
+    if epsilon is not None:
+        taken["privacy"] = {"epsilon": epsilon, **({} if delta is None else {"delta": delta})}
+    return taken
 
 
 def parse_C(value: str) -> float | str:

@@ -2,35 +2,18 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from pathlib import Path
 
 import click
 
 from fedcollab.cli import options
 
-#: commands of this group that live in files of their own: name -> module:attribute
-MORE: dict[str, str] = {"log": "fedcollab.cli.silo_log:log"}
-
-
-class Silo(click.Group):
-    """Commands here, and those in files of their own, imported when they are used."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Every command."""
-        return [*super().list_commands(ctx), *MORE]
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """One command."""
-        if cmd_name not in MORE:
-            return super().get_command(ctx, cmd_name)
-        module, attribute = MORE[cmd_name].split(":")
-        command: click.Command = getattr(import_module(module), attribute)
-        return command
+#: commands of this group in files of their own: name -> module:attribute
+LATER: dict[str, str] = {"log": "fedcollab.cli.silo_log:log"}
 
 
 @click.group(
-    cls=Silo,
+    cls=options.grown(LATER),
     epilog="""\b
 Example:
   fedcollab silo init --name north --data patients.csv --label outcome

@@ -134,7 +134,7 @@ def _evaluate(message: Message, silo: Silo, setting: Setting) -> Message:
             if message["keep"]:
                 reply["personal"] = own.cpu().numpy()
         if message["stay"]:
-            last = own if message["personal"] else client.message["w"]
+            last = (own if message["personal"] else client.message["w"])[: network.parameters + network.buffers]
             silo.state["model"] = {"w": last.cpu().numpy(), "model": setting.model}
     return reply
 

@@ -109,7 +109,7 @@ def own_model(path: str | Path = "silo.toml") -> TrainedModel:
     if "model" not in shelf:
         raise InputError(f"silo `{config.name}` has no model yet; the coordinator has not trained")
     network = Network(shelf["model"]["model"])
-    weights = torch.from_numpy(shelf["model"]["w"][: network.parameters + network.buffers])
+    weights = torch.from_numpy(shelf["model"]["w"])
     return TrainedModel(network.point(weights).eval(), Schema.from_json(shelf["prepare"]["schema"]))
 
 

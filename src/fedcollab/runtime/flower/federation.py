@@ -21,6 +21,7 @@ from typing import Any
 
 from fedcollab import __version__, artefact
 from fedcollab.errors import InputError, number
+from fedcollab.runtime.absence import Policy
 from fedcollab.runtime.flower import keys, processes
 from fedcollab.runtime.flower.commands import SEPARATOR
 from fedcollab.runtime.flower.config import read_toml
@@ -28,6 +29,7 @@ from fedcollab.runtime.flower.config import read_toml
 CONNECTION = "federation"
 START = 60.0  # seconds for the SuperLink to listen
 COMMAND = 120.0  # seconds for one of Flower's commands
+POLICY = Policy(wait=20.0)  # a silo that restarts is there again by then
 LOCAL = ("127.0.0.1", "localhost", "::1")
 
 APP = f"""\
@@ -65,6 +67,7 @@ class Federation:
     secure: bool = True
     deadline: float = 600.0
     patience: float = 60.0
+    policy: Policy = POLICY
 
     @classmethod
     def read(cls, folder: str | Path) -> Federation:
@@ -82,6 +85,12 @@ class Federation:
                 bool(content["secure"]),
                 number("deadline", content.get("deadline", cls.deadline), above=0),
                 number("patience", content.get("patience", cls.patience), above=0),
+                Policy(
+                    content.get("quorum", POLICY.quorum),
+                    content.get("retries", POLICY.retries),
+                    number("deadline", content.get("deadline", cls.deadline), above=0),
+                    content.get("wait", POLICY.wait),
+                ),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"`{folder / 'federation.toml'}` lacks or has a wrong {error}") from None
@@ -99,6 +108,11 @@ class Federation:
         settings = [f"name = {json.dumps(made.name)}", f"host = {json.dumps(host)}", f"port = {port}"]
         settings += [f"secure = {str(secure).lower()}"]
         settings += [f"deadline = {made.deadline:.0f}  # seconds for one round", f"patience = {made.patience:.0f}"]
+        settings += [f"quorum = {made.policy.quorum}  # share of the silos asked that must answer; else the run pauses"]
+        settings += [
+            f"retries = {made.policy.retries}",
+            f"wait = {made.policy.wait:.0f}  # seconds before asking again",
+        ]
         (folder / "federation.toml").write_text("\n".join(settings) + "\n")
         (folder / "app" / "pyproject.toml").write_text(APP)
         invitation = [f"name = {json.dumps(made.name)}", f"address = {json.dumps(f'{host}:{port}')}"]
@@ -118,49 +132,53 @@ class Federation:
         return sorted(path.stem for path in (self.folder / "silos").glob("*.pub"))
 
     @property
-    def process(self) -> dict[str, Any] | None:
-        """The SuperLink that runs for this folder, or None."""
-        try:
-            noted: dict[str, Any] = json.loads((self.folder / "superlink.json").read_text())
-        except (FileNotFoundError, ValueError):
-            return None
-        return noted if processes.born(noted["pid"]) == noted["since"] else None
+    def running(self) -> bool:
+        """Whether the SuperLink and the gate run."""
+        noted = self._noted()
+        return bool(noted) and all(processes.born(pid) == since for pid, since in noted)
 
     def env(self) -> dict[str, str]:
         """For Flower's programs."""
         return processes.environment(self.folder / "flwr", {"FEDCOLLAB_FEDERATION": str(self.folder)})
 
     def start(self) -> None:
-        """Start the SuperLink, wait until it listens, and register the admitted silos."""
-        if self.process is not None:
+        """Start SuperLink and gate, wait until they listen, and register the admitted silos.
+
+        The SuperLink listens on this machine alone; silos come in through the gate (see `gate.py`).
+        """
+        if self.running:
             raise InputError(f"the federation `{self.name}` runs already; stop it with `fedcollab federation stop`")
         if processes.listening("127.0.0.1", self.port):
             raise InputError(f"port {self.port} is in use; change it in federation.toml and invitation.toml")
-        bind = "127.0.0.1" if self.host in LOCAL else "0.0.0.0"
-        command = [processes.program("flower-superlink"), "--host", bind, "--port", str(self.port)]
-        command += ["--disable-runtime-dependency-installation", "--database", str(self.folder / "flwr" / "link.db")]
-        folder = self.folder / "keys"
+        self.stop()
+        inner, folder = processes.free_port(), self.folder / "keys"
+        link = [processes.program("flower-superlink"), "--host", "127.0.0.1", "--port", str(inner)]
+        link += ["--disable-runtime-dependency-installation", "--database", str(self.folder / "flwr" / "link.db")]
         if self.secure:
-            command += ["--enable-supernode-auth", "--ssl-ca-certfile", str(folder / "ca.crt")]
-            command += ["--ssl-certfile", str(folder / "server.crt"), "--ssl-keyfile", str(folder / "server.key")]
+            link += ["--enable-supernode-auth", "--ssl-ca-certfile", str(folder / "ca.crt")]
+            link += ["--ssl-certfile", str(folder / "server.crt"), "--ssl-keyfile", str(folder / "server.key")]
         else:
-            command += ["--insecure"]
-        self._connection(self.port)
-        pid = processes.start(command, self.folder / "superlink.log", self.env())
-        since = processes.born(pid)
-        artefact.write_bytes(self.folder / "superlink.json", json.dumps({"pid": pid, "since": since}).encode())
+            link += ["--insecure"]
+        bind = "127.0.0.1" if self.host in LOCAL else "0.0.0.0"
+        asked = {"host": bind, "port": self.port, "inner": inner, "keys": str(folder) if self.secure else None}
+        gate = [sys.executable, "-m", "fedcollab.runtime.flower.gate", json.dumps(asked)]
+        self._connection(inner)
         try:
-            self._wait(pid, since)
+            for command, port in ((link, inner), (gate, self.port)):
+                pid = processes.start(command, self.folder / "superlink.log", self.env())
+                noted = [*self._noted(), (pid, processes.born(pid))]
+                artefact.write_bytes(self.folder / "processes.json", json.dumps(noted).encode())
+                self._wait(port, *noted[-1])
             self.register(self.admitted)
         except BaseException:
             self.stop()
             raise
 
     def stop(self) -> bool:
-        """End the SuperLink and all that it started; whether there was one."""
-        running = self.process
-        (self.folder / "superlink.json").unlink(missing_ok=True)
-        return running is not None and processes.stop(running["pid"], running["since"])
+        """End SuperLink and gate and all that they started; whether there were any."""
+        stopped = [processes.stop(pid, since) for pid, since in reversed(self._noted())]
+        (self.folder / "processes.json").unlink(missing_ok=True)
+        return any(stopped)
 
     def admit(self, key: Path, name: str) -> None:
         """Take a silo's public key in under a name; if the federation runs, at once."""
@@ -171,7 +189,7 @@ class Federation:
         if target.exists() and target.read_bytes() != content:
             raise InputError(f"a silo `{name}` with another key is admitted already")
         target.write_bytes(content)
-        if self.process is not None:
+        if self.running:
             self.register([name])
 
     def register(self, names: Iterable[str]) -> None:
@@ -194,10 +212,10 @@ class Federation:
 
     def status(self) -> dict[str, Any]:
         """Whether it runs, and which silos are connected."""
-        running = self.process
+        running = self.running
         answer = {"name": self.name, "address": f"{self.host}:{self.port}", "secure": self.secure}
-        answer |= {"running": running is not None, "silos": dict.fromkeys(self.admitted, "unknown")}
-        if running is None:
+        answer |= {"running": running, "silos": dict.fromkeys(self.admitted, "unknown")}
+        if not running:
             return answer
         names = {node: name for name, node in self.nodes().items()}
         (listed,) = self.flwr(["supernode", "list", CONNECTION])
@@ -206,7 +224,7 @@ class Federation:
 
     def run(self, caller: str) -> str:
         """Start a Flower run whose ServerApp will call `caller` back; its id."""
-        if self.process is None:
+        if not self.running:
             raise InputError(f"the federation `{self.name}` does not run; `fedcollab federation start {self.folder}`")
         (answer,) = self.flwr(["run", str(self.folder / "app"), CONNECTION, "--run-config", f'caller="{caller}"'])
         return str(answer["run-id"])
@@ -232,12 +250,19 @@ class Federation:
         (self.folder / "flwr").mkdir(exist_ok=True)
         (self.folder / "flwr" / "config.toml").write_text(f'{text}address = "127.0.0.1:{port}"\n{security}\n')
 
-    def _wait(self, pid: int, since: str | None) -> None:
+    def _noted(self) -> list[tuple[int, str | None]]:
+        """Ids and start times of the processes that `start` started."""
+        try:
+            return [(pid, since) for pid, since in json.loads((self.folder / "processes.json").read_text())]
+        except (FileNotFoundError, ValueError):
+            return []
+
+    def _wait(self, port: int, pid: int, since: str | None) -> None:
         end = time.monotonic() + START
-        while not processes.listening("127.0.0.1", self.port):
+        while not processes.listening("127.0.0.1", port):
             if processes.born(pid) != since or time.monotonic() > end:
                 tail = (self.folder / "superlink.log").read_text(errors="replace").strip().splitlines()[-1:]
-                raise InputError(f"the SuperLink did not start ({' '.join(tail)}); see {self.folder / 'superlink.log'}")
+                raise InputError(f"it did not start ({' '.join(tail)}); see {self.folder / 'superlink.log'}")
             time.sleep(0.2)
 
 
@@ -257,4 +282,41 @@ def _short(text: object) -> str:
 
 
 def _readme(federation: Federation) -> str:
-    return f"# {federation.name}\n"
+    return README.format(
+        name=federation.name,
+        address=f"{federation.host}:{federation.port}",
+        secure="TLS, and only silos whose key is in silos/."
+        if federation.secure
+        else "INSECURE: for experiments only.",
+    )
+
+
+README = """\
+# The federation {name}
+
+Silos connect to {address}. {secure}
+
+## For the coordinator
+
+    fedcollab federation admit . NORTH.pub      # let a silo in; check with its administrator that the key is theirs
+    fedcollab federation start .
+    fedcollab federation status .               # who is connected
+    fedcollab estimate --on . -o ../runs/{name}/distances.json
+    fedcollab solve ../runs/{name}/distances.json --C auto -o ../runs/{name}/collaboration.json
+    fedcollab report ../runs/{name}             # show it to the partners; train when they agree
+    fedcollab train --on . --coalitions ../runs/{name}/collaboration.json -o ../runs/{name}/training/coalitions
+    fedcollab federation stop .
+
+The files in keys/ that end in .key are secret. The certificates are valid for two years.
+
+## For a silo
+
+Its administrator gets invitation.toml (nothing in it is secret) and says, on the machine where the data are:
+
+    pip install 'fedcollab[flower]'
+    fedcollab silo init --name north --data patients.csv --label outcome --invitation invitation.toml
+    fedcollab silo start
+
+`init` writes silo.toml and makes a key pair; the silo sends north.pub to the coordinator and keeps north.key. Data, its
+path and the silo's state stay there. The silo only makes outgoing connections; no port has to be opened.
+"""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from uuid import uuid4
 
 from flwr.app import Message as FlowerMessage
@@ -16,6 +17,7 @@ from flwr.app import MessageType
 from flwr.serverapp import Grid
 
 from fedcollab.errors import InputError
+from fedcollab.runtime.absence import Policy
 from fedcollab.runtime.base import Runtime
 from fedcollab.runtime.flower.envelope import Answer, Envelope
 from fedcollab.runtime.message import Message, pack, receive
@@ -25,7 +27,24 @@ PATIENCE = 60.0  # seconds for the silos to be there
 POLL = 0.3
 HELLO = "hello"
 
+#: Flower's errors that mean that a silo did not answer; any other is the silo's failure
+SILENT = {3: "its time was over", 5: "it is not connected any more"}
+
 Nodes = dict[str, int]
+
+
+@dataclass(frozen=True)
+class Returned:
+    """What came back, by name: contents; of who did not answer, why; of who answered that it cannot, why."""
+
+    contents: dict[str, bytes]
+    silent: dict[str, str]
+    failed: dict[str, str]
+
+    def messages(self) -> dict[str, Message]:
+        """As replies: a failure is one that says so (see `runtime.absence`)."""
+        failed: dict[str, Message] = {name: {"error": why} for name, why in self.failed.items()}
+        return {name: receive(content) for name, content in self.contents.items()} | failed
 
 
 class Flower(Runtime):
@@ -33,7 +52,7 @@ class Flower(Runtime):
 
     names      the silos to work with; None: those that are connected now
     deadline   seconds for one call; who has not answered by then is absent
-    patience   seconds to wait for the named silos to connect
+    patience   seconds to wait for the named silos to connect; who has not by then is left out, if a quorum has
     """
 
     few_rounds = models_stay = lasting = True
@@ -45,17 +64,21 @@ class Flower(Runtime):
         names: Iterable[str] | None = None,
         deadline: float = DEADLINE,
         patience: float = PATIENCE,
+        policy: Policy | None = None,
     ) -> None:
         self.exchange = Exchange(grid, deadline)
-        found = self.exchange.find(None if names is None else set(names), patience)
-        super().__init__(found)
-        if len(self.names) < 2:
-            raise InputError(f"{len(self.names)} silo(s) are connected; at least 2 are needed")
+        wanted = None if names is None else set(names)
+        found = self.exchange.find(wanted, patience)
+        super().__init__(wanted or found, policy or Policy(deadline=deadline))
+        if len(found) < 2:
+            raise InputError(f"{len(found)} silo(s) are connected; at least 2 are needed")
+        self.begin_without({name: f"not connected in {patience:.0f} s" for name in self.names if name not in found})
 
     def _call(self, action: str, messages: dict[str, Message]) -> dict[str, Message]:
         sent = {name: pack(message) for name, message in messages.items()}
-        returned, self.absent = self.exchange(action, sent)
-        return {name: receive(content) for name, content in returned.items()}
+        returned = self.exchange(action, sent)
+        self.absent = returned.silent
+        return returned.messages()
 
 
 class Exchange:
@@ -67,7 +90,7 @@ class Exchange:
         self._session, self._calls = uuid4().hex, 0
 
     def find(self, names: Collection[str] | None, patience: float) -> list[str]:
-        """The silos that are there: with `names`, exactly these, waited for; else all that are connected."""
+        """The silos that are there: with `names`, those of these that connect in time; else all that are connected."""
         end = time.monotonic() + patience
         while True:
             self.nodes = self._connected()
@@ -75,14 +98,12 @@ class Exchange:
             if not missing and (names is not None or len(self.nodes) > 1):
                 break
             if time.monotonic() > end:
-                if missing:
-                    raise InputError(f"silo `{missing[0]}` has not connected in {patience:.0f} s")
                 break
             time.sleep(POLL)
-        return sorted(self.nodes if names is None else names)
+        return sorted(self.nodes if names is None else set(names) & self.nodes.keys())
 
-    def __call__(self, action: str, sent: Mapping[str, bytes]) -> tuple[dict[str, bytes], dict[str, str]]:
-        """One round: replies by name, and for who did not answer, why."""
+    def __call__(self, action: str, sent: Mapping[str, bytes]) -> Returned:
+        """One round."""
         self._calls += 1
         call = f"{self._session}-{self._calls}"
         messages = {
@@ -95,32 +116,39 @@ class Exchange:
             )
             for name, content in sent.items()
         }
-        answers = self._carry(messages)
-        wrong = {name: a for name, a in answers.items() if not a.error and a.name != name}
-        absent = {name: answer.error for name, answer in answers.items() if answer.error}
-        absent |= {name: f"the silo calls itself `{answer.name}`" for name, answer in wrong.items()}
-        absent |= {name: f"no answer in {self.deadline:.0f} s" for name in sent if name not in answers}
-        return {name: answers[name].content for name in sent if name not in absent}, absent
+        answers, silent = self._carry(messages)
+        failed = {name: answer.error for name, answer in answers.items() if answer.error}
+        for name, answer in answers.items():
+            if not answer.error and answer.name != name:
+                failed[name] = f"the silo calls itself `{answer.name}`"
+        contents = {name: answers[name].content for name in sent if name in answers and name not in failed}
+        return Returned(contents, silent, failed)
 
-    def _carry(self, messages: dict[str, FlowerMessage]) -> dict[str, Answer]:
-        """Push all, then pull until everyone has answered or the deadline is over."""
+    def _carry(self, messages: dict[str, FlowerMessage]) -> tuple[dict[str, Answer], dict[str, str]]:
+        """Push all, then pull until everyone has answered or the deadline is over; and who did not, with the reason."""
         end = time.monotonic() + self.deadline
         waiting: dict[str, str] = {}
         answers: dict[str, Answer] = {}
+        silent: dict[str, str] = {}
         for name, message in messages.items():
             identifiers = list(self.grid.push_messages([message]))
             if identifiers and identifiers[0]:
                 waiting[identifiers[0]] = name
             else:
-                answers[name] = Answer(name, error="not connected")
+                silent[name] = "not connected"
         while waiting and time.monotonic() < end:
             for reply in self.grid.pull_messages(list(waiting)):
                 name = waiting.pop(reply.metadata.reply_to_message_id)
-                failed = reply.has_error()
-                answers[name] = Answer(name, error=_words(reply.error)) if failed else Answer.open(reply.content)
+                if not reply.has_error():
+                    answers[name] = Answer.open(reply.content)
+                elif reply.error.code in SILENT:
+                    silent[name] = SILENT[reply.error.code]
+                else:
+                    reason = " ".join(str(reply.error.reason).split())[:300]
+                    answers[name] = Answer(name, error=f"Flower's error {reply.error.code}: {reason}")
             if waiting:
                 time.sleep(POLL)
-        return answers
+        return answers, silent | dict.fromkeys(waiting.values(), f"no answer in {self.deadline:.0f} s")
 
     def _connected(self) -> Nodes:
         """Names of the nodes that are there; those without one are asked."""
@@ -141,11 +169,4 @@ class Exchange:
         """What nodes call themselves."""
         hello = Envelope(HELLO, "", "", b"").records()
         asked = {str(node): FlowerMessage(hello, node, MessageType.QUERY, ttl=self.deadline) for node in nodes}
-        return {int(node): answer.name for node, answer in self._carry(asked).items() if not answer.error}
-
-
-def _words(error: object) -> str:
-    """Flower's error in a line."""
-    code, reason = getattr(error, "code", 0), str(getattr(error, "reason", "") or "")
-    known = {3: "its time was over", 5: "it is not connected any more"}
-    return known.get(code) or f"Flower's error {code}: {' '.join(reason.split())[:300]}"
+        return {int(node): answer.name for node, answer in self._carry(asked)[0].items() if not answer.error}

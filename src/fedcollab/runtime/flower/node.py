@@ -60,7 +60,8 @@ def command(path: Path) -> tuple[list[str], dict[str, str]]:
     invitation = Invitation.read(config.invitation)
     home = config.state / "flwr"
     home.mkdir(parents=True, exist_ok=True)
-    line = [processes.program("flower-supernode"), "--superlink", invitation.address]
+    processes.program("flower-supernode")  # is there, or one clear line
+    line = [sys.executable, "-m", "fedcollab.runtime.flower.supernode", "--superlink", invitation.address]
     line += ["--host", "127.0.0.1", "--port", str(processes.free_port())]
     line += ["--node-config", f"name={_text(config.name)}"]  # for others' apps; it stays at the node
     if invitation.certificate is None:
@@ -80,9 +81,9 @@ def start(path: Path) -> NoReturn:
     line, env = command(path)
     home = Path(env["FLWR_HOME"])
     address = str(home / "warm")
+    script = warm.write_script(home / "bin", address)
+    env["PATH"] = os.pathsep.join([str(script), env["PATH"]])
     if len(address.encode()) < SOCKET_PATH:
-        script = warm.write_script(home / "bin", address, processes.program(warm.PROGRAM))
-        env["PATH"] = os.pathsep.join([str(script), env["PATH"]])
         subprocess.Popen([sys.executable, "-m", warm.__name__, address], env=env, stdin=subprocess.DEVNULL)
     os.execve(line[0], line, env)
 

@@ -9,12 +9,13 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from fedcollab.errors import InputError
 
 _started: dict[int, subprocess.Popen[bytes]] = {}  # kept so that they can be reaped
+PROC = Path("/proc/self/stat").exists()  # Linux; elsewhere `ps` is asked
 GRACE = 8.0  # seconds between asking a group to end and ending it
 
 
@@ -57,12 +58,9 @@ def start(command: Sequence[str], log: Path, env: Mapping[str, str]) -> int:
 
 def born(pid: int) -> str | None:
     """When a process was started, or None where there is none: an id alone may have passed to another."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return None if fields[0] == "Z" else fields[19]
-    except FileNotFoundError:
-        if Path("/proc/self/stat").exists():
-            return None
+    if PROC:
+        fields = _stat(pid)
+        return None if fields is None or fields[0] == "Z" else fields[19]
     shown = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False).stdout
     return shown.strip() or None
 
@@ -74,15 +72,15 @@ def stop(pid: int, since: str | None, grace: float = GRACE) -> bool:
     """
     if since is None or born(pid) != since:
         return False
-    groups = _groups(pid)
+    groups = family(pid)
     for number in (signal.SIGTERM, signal.SIGKILL):
         for group in groups:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(group, number)
         end = time.monotonic() + grace
-        while any(map(_lives, groups)) and time.monotonic() < end:
+        while living(groups) and time.monotonic() < end:
             _reap(pid)
-            time.sleep(0.05)
+            time.sleep(0.1)
     return True
 
 
@@ -103,27 +101,37 @@ def listening(host: str, port: int) -> bool:
         return False
 
 
-def _groups(pid: int) -> list[int]:
+def living(groups: Collection[int]) -> list[int]:
+    """Those of these process groups in which something still runs (what is dead and not yet reaped does not)."""
+    return sorted({group for _, _, group, state in _table() if group in groups and not state.startswith("Z")})
+
+
+def family(pid: int) -> list[int]:
     """The process's group, and those of its descendants."""
-    shown = subprocess.run(["ps", "-eo", "pid=,ppid=,pgid="], capture_output=True, text=True, check=False).stdout
-    rows = [tuple(map(int, row.split())) for row in shown.splitlines()]
-    family, groups = {pid}, {pid: None}
-    for _ in rows:
-        more = {child for child, parent, _ in rows if parent in family} - family
-        if not more:
-            break
-        family |= more
+    table = _table()
+    known = {pid}
+    while more := {child for child, parent, *_ in table if parent in known} - known:
+        known |= more
     own = os.getpgrp()
-    groups |= dict.fromkeys(group for child, _, group in rows if child in family and group != own)
-    return list(groups)
+    return sorted({pid} | {group for child, _, group, _ in table if child in known and group != own})
 
 
-def _lives(group: int) -> bool:
+def _table() -> list[tuple[int, int, int, str]]:
+    """Every process: its id, its parent's, its group's, its state."""
+    if PROC:
+        known = {int(path.name): _stat(int(path.name)) for path in Path("/proc").iterdir() if path.name.isdigit()}
+        return [(pid, int(f[1]), int(f[2]), f[0]) for pid, f in known.items() if f is not None]
+    shown = subprocess.run(["ps", "-eo", "pid=,ppid=,pgid=,stat="], capture_output=True, text=True, check=True).stdout
+    rows = (row.split() for row in shown.splitlines())
+    return [(int(pid), int(parent), int(group), state) for pid, parent, group, state in rows]
+
+
+def _stat(pid: int) -> list[str] | None:
+    """Linux's line about a process, from its state on: state, parent, group, ..., start time (the 20th)."""
     try:
-        os.killpg(group, 0)
-    except ProcessLookupError:
-        return False
-    return True
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
 
 
 def _reap(pid: int) -> None:

@@ -16,9 +16,11 @@ from typing import Any
 from uuid import uuid4
 
 from fedcollab.errors import InputError
+from fedcollab.runtime.absence import Policy
 from fedcollab.runtime.base import Runtime
 from fedcollab.runtime.flower.channel import Channel, Closed
-from fedcollab.runtime.message import Message, pack, receive
+from fedcollab.runtime.flower.grid import Returned
+from fedcollab.runtime.message import Message, pack
 
 START = 120.0  # seconds for the run's ServerApp to call back
 MARGIN = 60.0  # seconds beyond a call's deadline, for the answer to come through
@@ -30,16 +32,24 @@ class Relayed(Runtime):
     few_rounds = models_stay = lasting = True
 
     def __init__(
-        self, channel: Channel, *, names: list[str] | None = None, deadline: float = 600.0, patience: float = 60.0
+        self,
+        channel: Channel,
+        *,
+        names: list[str] | None = None,
+        deadline: float = 600.0,
+        patience: float = 60.0,
+        policy: Policy | None = None,
     ) -> None:
         self._channel, self._limit = channel, deadline + MARGIN
         channel.send({"names": names, "deadline": deadline, "patience": patience})
         welcome, _ = self._receive(patience + self._limit)
         if "error" in welcome:
             raise InputError(welcome["error"])
-        super().__init__(welcome["names"])
-        if len(self.names) < 2:
-            raise InputError(f"{len(self.names)} silo(s) are connected; at least 2 are needed")
+        found = welcome["names"]
+        super().__init__(names or found, policy or Policy(deadline=deadline))
+        if len(found) < 2:
+            raise InputError(f"{len(found)} silo(s) are connected; at least 2 are needed")
+        self.begin_without({name: f"not connected in {patience:.0f} s" for name in self.names if name not in found})
         self.messages = self.bytes_on_wire = 0
 
     def _call(self, action: str, messages: dict[str, Message]) -> dict[str, Message]:
@@ -48,11 +58,12 @@ class Relayed(Runtime):
             self._channel.send({"action": action}, sent)
         except Closed:
             raise InputError("the Flower run has ended; `fedcollab federation status` says more") from None
-        about, returned = self._receive(self._limit)
-        self.absent = about["absent"]
+        about, contents = self._receive(self._limit)
+        returned = Returned(contents, **about)
+        self.absent = returned.silent
         self.messages += len(sent)
-        self.bytes_on_wire += sum(map(len, [*sent.values(), *returned.values()]))
-        return {name: receive(content) for name, content in returned.items()}
+        self.bytes_on_wire += sum(map(len, [*sent.values(), *contents.values()]))
+        return returned.messages()
 
     def _receive(self, timeout: float) -> tuple[dict[str, Any], dict[str, bytes]]:
         try:
@@ -86,6 +97,7 @@ def connect(
             names=wanted,
             deadline=deadline or federation.deadline,
             patience=patience or federation.patience,
+            policy=federation.policy,
         )
 
 

@@ -52,5 +52,5 @@ def carry(grid: Grid, channel: Channel) -> None:
     channel.send({"names": names})
     while True:
         about, contents = channel.receive()
-        replies, absent = exchange(about["action"], contents)
-        channel.send({"absent": absent}, replies)
+        returned = exchange(about["action"], contents)
+        channel.send({"silent": returned.silent, "failed": returned.failed}, returned.contents)

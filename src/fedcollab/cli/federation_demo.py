@@ -1,0 +1,137 @@
+"""`fedcollab federation demo`: a coordinator and four silos on one machine, each its own process, by real commands."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from fedcollab.errors import InputError
+
+if TYPE_CHECKING:
+    from fedcollab.clients import ClientData
+
+PROGRAM = [sys.executable, "-c", "from fedcollab.cli import main; main()"]
+LABEL = "disease"
+LIMIT = 1800.0  # seconds for one command
+
+
+@click.command(epilog="Example:  fedcollab federation demo && open runs/federation/report.html")
+@click.option(
+    "--out", type=click.Path(path_type=Path), default=Path("runs/federation"), show_default=True, help="Folder."
+)
+@click.option("--rounds", default=5, show_default=True, help="Rounds of training, each of five local epochs.")
+@click.option("--seed", default=0, show_default=True, help="Everything random is derived from it.")
+def demo(out: Path, rounds: int, seed: int) -> None:
+    """All stages between real processes on this machine: four hospitals, TLS, authenticated silos."""
+    from fedcollab.runtime.flower import processes
+
+    if out.exists() and any(out.iterdir()) and not (out / "federation" / "federation.toml").exists():
+        raise InputError(f"`--out` (={str(out)!r}) is not empty and holds no federation; give another folder")
+    _clear(out)
+    names = _write_silos(out)
+    started = []
+    try:
+        _say("The coordinator makes a federation: certificates, and an invitation for the silos.")
+        _run(out, "federation", "init", "federation", "--port", str(processes.free_port()))
+        _say("Each silo's administrator writes three lines and makes a key; the public one goes to the coordinator.")
+        for name in names:
+            own = ["--name", name, "--data", f"silos/{name}/patients{_suffix(out, name)}"]
+            own += ["--label", LABEL] if _suffix(out, name) == ".csv" else []
+            own += ["--invitation", "federation/invitation.toml", "--folder", f"silos/{name}"]
+            _run(out, "silo", "init", *own, quiet=name != names[0])
+            _run(out, "federation", "admit", "federation", f"silos/{name}/{name}.pub", quiet=name != names[0])
+        _run(out, "federation", "start", "federation")
+        for name in names:
+            _show(f"fedcollab silo start silos/{name}/silo.toml &")
+            line = [*PROGRAM, "silo", "start", str((out / "silos" / name / "silo.toml").absolute())]
+            pid = processes.start(line, out / "silos" / name / "log", os.environ)
+            started.append((pid, processes.born(pid)))
+        _say("Who should train with whom? The silos' data stay where they are.")
+        _run(out, "estimate", "--on", "federation", "--seed", str(seed), "-o", "distances.json")
+        _run(out, "solve", "distances.json", "--C", "auto", "-o", "collaboration.json")
+        _say("The partners look at the report and agree. Then each coalition trains; alone, for comparison.")
+        how = ["--model", "logistic", "--rounds", str(rounds), "--local-epochs", "5", "--seed", str(seed)]
+        for way, coalitions in (("local", "local"), ("coalitions", "collaboration.json")):
+            _run(out, "train", "--on", "federation", "--coalitions", coalitions, *how, "-o", f"training/{way}")
+        _run(out, "federation", "status", "federation")
+        _run(out, "report", ".")
+    finally:
+        _run(out, "federation", "stop", "federation", check=False)
+        for pid, since in started:
+            processes.stop(pid, since, grace=3)
+    click.echo(f"\nReport: {out / 'report.html'}    what each silo kept: {out / 'silos'}/NAME/state")
+
+
+def _write_silos(out: Path) -> list[str]:
+    """The hospitals' tables, each in a folder of its own; handwritten digits where the tables are not to be had."""
+    from fedcollab.scenarios.hospitals import heart_clients
+
+    try:
+        clients = list(heart_clients(test=0))
+    except InputError:
+        from fedcollab import scenarios
+
+        click.echo("The heart-disease tables are not here (`fedcollab data get heart`); handwritten digits instead.")
+        clients = list(scenarios.make("digits").clients)[:: len(scenarios.make("digits").clients) // 4][:4]
+    for client in clients:
+        _write(client, out / "silos" / client.name)
+    return [client.name for client in clients]
+
+
+def _write(client: ClientData, folder: Path) -> None:
+    from fedcollab.clients.data import is_table
+
+    folder.mkdir(parents=True, exist_ok=True)
+    if not is_table(client.x):
+        client.save(folder / "patients.npz")
+        return
+    table = client.x.copy()
+    for column in table.columns:
+        if table[column].dtype == object:  # codes without an order: as words, so that CSV keeps them apart from numbers
+            table[column] = [None if value is None else f"{column} {value}" for value in table[column]]
+    table.assign(**{LABEL: client.y}).to_csv(folder / "patients.csv", index=False)
+
+
+def _suffix(out: Path, name: str) -> str:
+    return ".csv" if (out / "silos" / name / "patients.csv").exists() else ".npz"
+
+
+def _run(out: Path, *arguments: str, quiet: bool = False, check: bool = True) -> None:
+    if not quiet:
+        _show(shlex.join(["fedcollab", *arguments]))
+    try:
+        done = subprocess.run(
+            [*PROGRAM, *arguments], cwd=out, stdout=subprocess.DEVNULL if quiet else None, timeout=LIMIT, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise InputError(f"`fedcollab {arguments[0]}` took longer than {LIMIT:.0f} s") from None
+    if check and done.returncode:
+        raise InputError(
+            f"`{shlex.join(['fedcollab', *arguments])}` failed; see above and {out}/federation/superlink.log"
+        )
+
+
+def _say(text: str) -> None:
+    click.echo(f"\n{text}")
+
+
+def _show(line: str) -> None:
+    click.echo(f"$ {line}")
+
+
+def _clear(out: Path) -> None:
+    """Start over: what an earlier demo left."""
+    import shutil
+
+    if (out / "federation" / "federation.toml").exists():
+        from fedcollab.runtime.flower.federation import Federation
+
+        Federation.read(out / "federation").stop()
+        shutil.rmtree(out)
+    out.mkdir(parents=True, exist_ok=True)

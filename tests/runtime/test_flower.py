@@ -1,0 +1,190 @@
+"""The parts of the Flower runtime that need no federation: state on disk, the line to the ServerApp, keys, folders."""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedcollab.errors import InputError
+
+pytest.importorskip("flwr")
+
+from fedcollab.runtime.flower import keys, node, processes, warm
+from fedcollab.runtime.flower.channel import Channel, Closed
+from fedcollab.runtime.flower.config import SiloConfig
+from fedcollab.runtime.flower.envelope import Answer, Envelope
+from fedcollab.runtime.flower.federation import Federation
+from fedcollab.runtime.flower.shelf import Shelf
+from fedcollab.runtime.message import pack, unpack
+
+names = st.sampled_from(["train", "a/b", "../up", "é", ""])
+steps = st.lists(st.tuples(st.sampled_from(["set", "pop", "change", "commit", "forget"]), names, st.integers(0, 9)))
+
+
+@given(steps)
+def test_a_shelf_is_a_dict_that_outlives_its_process(tmp_path_factory: pytest.TempPathFactory, steps: list) -> None:
+    folder = tmp_path_factory.mktemp("shelf")
+    shelf, held, stored = Shelf(folder), {}, {}
+    for what, key, value in steps:
+        if what == "set":
+            shelf[key], held[key] = ({"v": np.array([value])} for _ in range(2))
+        elif what == "pop":
+            assert (shelf.pop(key, None) is None) == (held.pop(key, None) is None)
+        elif what == "change" and key in held:  # in place, as actions may
+            shelf[key]["v"] += 1
+            held[key]["v"] += 1
+        elif what == "commit":
+            shelf.commit()
+            stored = {key: unpack(pack(value)) for key, value in held.items()}
+        elif what == "forget":  # the process ends without a commit
+            shelf, held = Shelf(folder), {key: unpack(pack(value)) for key, value in stored.items()}
+        assert dict(shelf) == held
+        assert len(shelf) == len(held)
+    assert {path.parent for path in folder.rglob("*")} <= {folder}  # whatever the keys, nothing is written elsewhere
+
+
+def test_envelopes_and_answers_travel_as_records() -> None:
+    sent = Envelope("train", "north", "1", b"\x00\xff")
+    assert Envelope.open(sent.records()) == sent
+    for answer in (Answer("north", b"abc"), Answer("north", error="its disk is full")):
+        assert Answer.open(answer.records()) == answer
+    with pytest.raises(InputError, match="a message without"):
+        Envelope.open(Answer("north", error="x").records())
+    assert "lacks" in Answer.open(type(sent.records())()).error
+
+
+def test_a_channel_carries_bytes_and_notices_a_death() -> None:
+    ends = socket.socketpair()
+    one, other = map(Channel, ends)
+    large = os.urandom(3 << 20)
+    sender = threading.Thread(target=one.send, args=({"action": "train"}, {"north": large, "south": b""}))
+    sender.start()
+    about, contents = other.receive(timeout=30)
+    sender.join()
+    assert about == {"action": "train"}
+    assert contents == {"north": large, "south": b""}
+    with pytest.raises(TimeoutError):
+        other.receive(timeout=0.05)
+    one.close()
+    with pytest.raises(Closed):
+        other.receive(timeout=30)
+    with pytest.raises(Closed):
+        other.send({}, {"x": large})
+    other.close()
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
+def test_the_certificates_make_a_tls_connection(tmp_path: Path, host: str) -> None:
+    keys.make_certificates(tmp_path, "hospitals", "coordinator.example.org")
+    assert (tmp_path / "server.key").stat().st_mode & 0o077 == 0
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(tmp_path / "server.crt", tmp_path / "server.key")
+    trusting = ssl.create_default_context(cafile=str(tmp_path / "ca.crt"))
+    trusting.verify_flags |= ssl.VERIFY_X509_STRICT
+    with socket.create_server(("127.0.0.1", 0)) as door:
+
+        def answer() -> None:
+            for _ in range(2):
+                line, _ = door.accept()
+                with line:
+                    try:
+                        server.wrap_socket(line, server_side=True).close()
+                    except (ssl.SSLError, OSError):
+                        continue
+
+        answering = threading.Thread(target=answer)
+        answering.start()
+        with (
+            socket.create_connection(door.getsockname()) as plain,
+            trusting.wrap_socket(plain, server_hostname=host) as line,
+        ):
+            subject = dict(part[0] for part in line.getpeercert()["subject"])
+        with socket.create_connection(door.getsockname()) as plain, pytest.raises(ssl.SSLError):
+            trusting.wrap_socket(plain, server_hostname="elsewhere.example.org")
+        answering.join()
+    assert subject["commonName"] == "coordinator.example.org"
+
+
+def test_a_silo_is_three_lines_and_a_key(tmp_path: Path) -> None:
+    federation = Federation.init(tmp_path / "fed", "127.0.0.1", 8123)
+    (tmp_path / "patients.csv").write_text("age,outcome\n" + "".join(f"{age},{age % 2}\n" for age in range(20)))
+    invitation = federation.folder / "invitation.toml"
+    config, public = node.init(tmp_path / "north", "north", tmp_path / "patients.csv", "outcome", invitation)
+    assert public is not None
+    read = SiloConfig.read(config)
+    assert (read.check_data().name, read.check_data().quantity) == ("north", 20)
+    assert read.key.stat().st_mode & 0o077 == 0
+    federation.admit(public, "north")
+    assert federation.admitted == ["north"]
+    line, env = node.command(config)
+    assert "127.0.0.1:8123" in line
+    assert "patients" not in " ".join(line)  # the path of the data is for the silo's own process alone
+    assert env["FLWR_TELEMETRY_ENABLED"] == "0"
+    with pytest.raises(InputError, match="never overwritten"):
+        keys.make_silo_key(read.key, "north")
+    other = keys.make_silo_key(tmp_path / "other.key", "other")
+    with pytest.raises(InputError, match="another key is admitted"):
+        federation.admit(other, "north")
+    with pytest.raises(InputError, match="must be a silo's public key"):
+        federation.admit(read.key, "north")
+    assert not federation.running
+    assert not federation.stop()
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ('data = "a.csv"', 'must have a line name = "..."'),
+        ('name = "north"\ndata = "a.csv"\nlabels = "y"', "`silo.toml: setting` \\(='labels'\\).*did you mean 'label'"),
+        ("name = ", "cannot be read as a silo config"),
+    ],
+)
+def test_a_wrong_config_is_one_line(tmp_path: Path, content: str, complaint: str) -> None:
+    (tmp_path / "silo.toml").write_text(content)
+    with pytest.raises(InputError, match=complaint):
+        SiloConfig.read(tmp_path / "silo.toml")
+
+
+def test_what_is_wrong_with_the_data_is_not_told_to_others(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "silo.toml").write_text('name = "north"\ndata = "secret.csv"\nlabel = "y"')
+    config = SiloConfig.read(tmp_path / "silo.toml")
+    with pytest.raises(InputError) as told:
+        config.read_data()
+    assert "secret" not in str(told.value)
+    assert "secret.csv" in capfd.readouterr().err
+
+
+def test_processes_end_with_their_children(tmp_path: Path) -> None:
+    """Also those in sessions of their own, and those that do not listen."""
+    child = "import signal, time; signal.signal(15, signal.SIG_IGN); print('up', flush=True); time.sleep(99)"
+    line = f"[sys.executable, '-c', {child!r}]"
+    parent = f"import subprocess, sys; subprocess.Popen({line}, start_new_session=True).wait()"
+    pid = processes.start([sys.executable, "-c", parent], tmp_path / "log", os.environ)
+    since = processes.born(pid)
+    while "up" not in (tmp_path / "log").read_text():
+        assert processes.born(pid) == since
+    groups = processes.family(pid)
+    assert len(groups) == 2
+    assert not processes.stop(pid, "another start time", grace=1)
+    assert processes.stop(pid, since, grace=1)
+    assert processes.living(groups) == []
+    assert processes.born(pid) is None
+
+
+def test_the_stand_in_starts_the_program_itself_where_nobody_is_warm(tmp_path: Path) -> None:
+    real = tmp_path / "real"
+    real.write_text(f"#!{sys.executable}\nimport sys; print('real', *sys.argv[1:])\n")
+    real.chmod(0o700)
+    folder = warm.write_script(tmp_path / "bin", str(tmp_path / "nobody"), str(real))
+    done = subprocess.run([folder / warm.PROGRAM, "--token", "t"], capture_output=True, text=True, check=True)
+    assert done.stdout == "real --token t\n"
