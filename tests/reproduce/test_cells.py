@@ -53,9 +53,10 @@ def test_what_is_there_is_not_computed_again(tmp_path: Path) -> None:
 
 def test_a_cell_with_other_settings_counts_as_absent(tmp_path: Path) -> None:
     run(Cells(tmp_path), cell(1, "same"))
-    assert Cells(tmp_path).get(cell(2, "same")) is None
-    run(Cells(tmp_path), cell(2, "same"))
-    kept = Cells(tmp_path).get(cell(2, "same"))
+    cells = Cells(tmp_path)
+    assert cells.get(cell(2, "same")) is None
+    run(cells, cell(2, "same"))
+    kept = cells.get(cell(2, "same"))
     assert kept is not None
     assert kept.result == {"twice": 4}
 

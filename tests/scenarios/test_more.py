@@ -59,11 +59,27 @@ def test_two_clients_are_as_far_apart_as_asked(distance: float, label_counts: Co
     assert sum(abs(i - j) for i, j in zip(a, b, strict=True)) / 400 == pytest.approx(distance, abs=0.02)
 
 
+@pytest.mark.parametrize("distance", [0.0, 0.1, 1.0])
+def test_two_clients_that_disagree_on_a_share_of_their_samples(distance: float, label_counts: Counts) -> None:
+    made = make("two-client", dataset="digits", shift="concept", distance=distance, quantity=80, test=20)
+    assert made.truth is not None
+    assert made.truth[0, 1] == distance
+    a, b = (label_counts(client) for client in made.clients)
+    assert a[2:] == b[2:]
+    assert a[:2] == b[1::-1]
+    assert sum(a[:2]) == round(80 * distance)
+    if distance == 1.0:  # what one calls 0 the other calls 1
+        pixels = [client.x[client.y == label].mean(axis=0) for client, label in zip(made.clients, (0, 1), strict=True)]
+        assert np.corrcoef(pixels[0].ravel(), pixels[1].ravel())[0, 1] > 0.95
+
+
 def test_two_clients_with_other_quantities() -> None:
     made = make("two-client", dataset="digits", quantity=[300, 30], test=50)
     assert [client.quantity for client in made.clients] == [300, 30]
     with pytest.raises(InputError, match=r"`distance` \(=1.5\) must be a finite number of at least 0 and of at most 1"):
         make("two-client", dataset="digits", distance=1.5)
+    with pytest.raises(InputError, match="`shift`"):
+        make("two-client", dataset="digits", shift="feature")
 
 
 @pytest.mark.parametrize("iid", [False, True])

@@ -84,6 +84,10 @@ class Cells:
             "result": result,
         }
         artefact.write_json(self.path(cell), "cell", content)
+        self.forget(cell)
+
+    def forget(self, cell: Cell) -> None:
+        """Look at the file again: another process may have written it."""
         self._read.pop(cell.name, None)
 
     @contextmanager

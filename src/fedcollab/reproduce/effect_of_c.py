@@ -25,7 +25,7 @@ class EffectOfC(Experiment):
     name = "effect-of-c"
     title = "Effect of C: coalitions and accuracy from local to global training"
     place = "Figure 6, Section 5.4 (RQ3)"
-    time = "30 min"
+    time = "15 min"
     scenarios = ("label-shift",)
 
     def cells(self, lab: Lab) -> Iterator[Cell]:

@@ -45,7 +45,7 @@ class Heart(Experiment):
     name = "heart"
     title = "Four hospitals: should they federate, and with whom?"
     place = "not in the paper"
-    time = "20 min"
+    time = "3 min"
     scenarios = ("heart",)
     page = "heart.md"
 

@@ -18,7 +18,7 @@ class LabelDistribution(Experiment):
     name = "label-distribution"
     title = "Label and quantity distribution of the label-shift clients"
     place = "Figure 3, Section 5.1"
-    time = "10 s"
+    time = "5 s"
     scenarios = ("label-shift",)
 
     def cells(self, lab: Lab) -> Iterator[Cell]:

@@ -17,7 +17,7 @@ class LabelPermutation(Experiment):
     name = "label-permutation"
     title = "Label permutation of the concept-shift clients"
     place = "Figure 4, Section 5.1"
-    time = "1 s"
+    time = "2 s"
     scenarios = ("concept-shift",)
 
     def output(self, lab: Lab) -> Output:

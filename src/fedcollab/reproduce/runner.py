@@ -46,6 +46,8 @@ def run(
                 if not elsewhere - done:
                     return
                 time.sleep(PATIENCE)
+                for name in elsewhere & wanted.keys():
+                    cells.forget(wanted[name])
                 elsewhere.clear()
                 continue
             finished, _ = wait(flying, return_when=FIRST_COMPLETED)
@@ -53,6 +55,7 @@ def run(
                 cell = flying.pop(future)
                 if future.result():
                     done.add(cell.name)
+                    cells.forget(cell)
                     kept = cells.get(cell)
                     say(f"{cell.name}: {0 if kept is None else kept.seconds:.0f} s")
                 else:
