@@ -43,13 +43,15 @@ def main() -> None:
                     test=350 if size > 700 else 7,
                 )
                 federation = federate(made.clients, scale="none")
-                plain = estimate_distances(federation, method="few-round", seed=seed).raw[pairs]
+                plain = estimate_distances(federation, method="few-round", seed=seed)
                 wanted = groups(made.truth, size, seed)
                 for epsilon in epsilons:
-                    width = {} if epsilon is None or options.width is None else {"width": options.width}
-                    found = estimate_distances(federation, method="few-round", seed=seed, privacy=epsilon, **width)
+                    width = {} if options.width is None else {"width": options.width}
+                    found = plain
+                    if epsilon is not None:
+                        found = estimate_distances(federation, method="few-round", seed=seed, privacy=epsilon, **width)
                     right[epsilon] += groups(found.matrix, size, seed) == wanted
-                    errors[epsilon].append(np.square(found.raw[pairs] - plain).mean())
+                    errors[epsilon].append(np.square(found.raw[pairs] - plain.raw[pairs]).mean())
             for epsilon in epsilons:
                 score = f"{right[epsilon]}/{options.seeds}"
                 print(

@@ -19,6 +19,7 @@ from fedcollab.clients.schema import Schema, prepare
 from fedcollab.distances import Distances, estimate_distances
 from fedcollab.errors import Paused
 from fedcollab.runtime import Wire
+from fedcollab.runtime.audit import Audit
 from fedcollab.runtime.flower import connect, own_model, processes
 from fedcollab.runtime.flower.federation import Federation
 from fedcollab.runtime.flower.shelf import Shelf
@@ -179,6 +180,15 @@ def fedavg(members: list) -> list[float]:
             updates.append(v)
         w = np.average(updates, axis=0, weights=[len(data.y) for data in members])
     return w.tolist()
+
+
+def test_every_silo_has_logged_what_left_it(running: Running) -> None:
+    for client in running.clients:
+        log = Audit(running.root / client.name / "state" / "audit.jsonl")
+        entries = log.entries()
+        assert log.verify()[0] == len(entries)
+        assert {"describe", "spread", "prepare", "few-moments", "few-validate"} <= {e["action"] for e in entries}
+        assert {entry["action"] for entry in entries if entry["outcome"] != "answered"} <= {"no-such"}
 
 
 def test_nothing_is_left_behind(running: Running) -> None:

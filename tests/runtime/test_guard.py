@@ -210,10 +210,9 @@ def test_updates_need_samples(kept: Any) -> None:
     with pytest.warns(FedcollabWarning, match=r"left out: `c` \(every number is made of 25 sample.*at least 30"):
         prepare(guarded)
     assert guarded.names == ("a", "b", "d", "e")
-    with pytest.raises(Paused, match=r"an update is made of \d+ sample"):
-        estimate_distances(guarded, method="published", batch=10)
-    with pytest.raises(Paused, match="a class's average is made of 3 sample"):
-        estimate_distances(guarded, method="prototype")
+    for method in ("published", "cross", "few-round"):
+        with pytest.raises(Paused, match=r"`min_samples` \(=30\) forbids it"):
+            estimate_distances(guarded, method=method)
 
 
 def test_runs_a_day(kept: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,6 +241,43 @@ def test_without_noise_nothing_of_a_private_silo(kept: Any) -> None:
         train(guarded, "global", **SMALL)
     with pytest.raises(Paused, match="the server asks for none"):
         estimate_distances(guarded, method="few-round")
+
+
+def test_noise_is_not_taken_on_trust(kept: Any) -> None:
+    pytest.importorskip("opacus")
+    guarded = kept(require_privacy=Privacy(1.0, 1e-5), min_samples=1)
+    prepare(guarded)
+    seen: dict[str, bytes] = {}
+    real = guarded._serve
+
+    def spy(action: str, name: str, content: bytes) -> bytes:
+        if name == "a":
+            seen[action] = content
+        return real(action, name, content)
+
+    guarded._serve = spy
+    assert np.isfinite(estimate_distances(guarded, method="few-round", privacy=0.9).raw).all()
+    with pytest.raises(Paused, match="another answer would spend more than epsilon 1"):
+        estimate_distances(guarded, method="few-round", privacy=0.8)
+    guarded.run = "2"
+    with pytest.raises(Paused, match=r"the noise that the server asks for gives epsilon 2"):
+        estimate_distances(guarded, method="few-round", privacy=2.0)
+    honest = unpack(seen["few-moments"])
+    lie = {**honest, "privacy": {**honest["privacy"], "epsilon": 0.1, "noise": 1e-9}}
+    assert "gives epsilon" in unpack(real("few-moments", "a", pack(lie)))["refused"]
+
+
+def test_the_same_question_gets_the_same_noise(kept: Any) -> None:
+    pytest.importorskip("opacus")
+    guarded = kept(require_privacy=Privacy(1.0, 1e-5), min_samples=1)
+    prepare(guarded)
+    plan = {"seed": 0, "width": 4, "folds": 2, "classes": 2, "min_samples": 1}
+    ask = pack({**plan, "privacy": {"noise": 20.0, "epsilon": 1.0, "delta": 1e-5, "clip": 2.0}})
+    first, again = (real("few-moments", "a", ask) for real in [guarded._serve] * 2)
+    assert first == again
+    assert unpack(first)["m"].shape[0] == 2
+    guarded.run = "2"
+    assert guarded._serve("few-moments", "a", ask) != first
 
 
 @pytest.mark.parametrize("changed", [

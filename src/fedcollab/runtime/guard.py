@@ -116,7 +116,7 @@ class Guard:
         asked = message.get("privacy") if action == "few-moments" else silo.state.get("few", {}).get("privacy")
         if not asked:
             raise Refused(f"this silo requires differential privacy ({wanted}); the server asks for none")
-        from fedcollab.distances.privacy import spent  # type: ignore[import-not-found, unused-ignore]
+        from fedcollab.distances.privacy import spent  # what the server says of epsilon is not taken on trust
 
         epsilon = spent(float(asked["noise"]), wanted.delta)
         if epsilon > wanted.epsilon * (1 + 1e-9):
@@ -164,7 +164,7 @@ class Guard:
         )
 
 
-# What single actions may ask of a silo.
+# What single actions may ask of a silo. Distance methods look at `min_samples` themselves (`distances.floor`).
 
 
 def _need(samples: int, floors: Floors, what: str) -> None:
@@ -215,17 +215,7 @@ def _limit_setting(message: Message, silo: Silo, floors: Floors) -> None:
         raise Refused(f"the model has {size_of(setting.model)} weights; the message has {len(weights)}")
 
 
-def _limit_cross(message: Message, silo: Silo, floors: Floors) -> None:
-    _need(min([*message["sizes"], len(silo.arrays.y)]), floors, "an update")
-
-
-def _limit_published(message: Message, silo: Silo, floors: Floors) -> None:
-    seen = min(message["train"], message["batch"] * message["local_steps"], len(silo.arrays.y))
-    _need(seen, floors, "an update")
-
-
 def _limit_prototype(message: Message, silo: Silo, floors: Floors) -> None:
-    _need(message["least"], floors, "a class's average")
     _limit_size(message["classes"] * silo.arrays.x[0].size, floors)
 
 
@@ -244,8 +234,6 @@ LIMITS: dict[str, Callable[[Message, Silo, Floors], None]] = {
     "train": _limit_train,
     "evaluate": _limit_setting,
     "losses": _limit_setting,
-    "cross-open": _limit_cross,
-    "published-open": _limit_published,
     "prototype-means": _limit_prototype,
     "few-moments": _limit_moments,
 }

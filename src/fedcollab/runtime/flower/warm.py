@@ -43,11 +43,11 @@ except OSError:
 """
 
 
-def write_script(folder: Path, address: str) -> Path:
+def write_script(folder: Path, address: str, program: str = pin.__name__) -> Path:
     """The script that stands in for `flwr-clientapp`; its folder, to be first on the path."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / PROGRAM
-    path.write_text(SCRIPT.format(python=sys.executable, address=address, program=pin.__name__, wait=IMPORT))
+    path.write_text(SCRIPT.format(python=sys.executable, address=address, program=program, wait=IMPORT))
     path.chmod(0o700)
     return folder
 
