@@ -11,11 +11,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fedcollab import artefact
 from fedcollab.clients.data import ClientData
 from fedcollab.clients.schema import federate
 from fedcollab.coalitions import Collaboration, CPath, c_path, solve
 from fedcollab.distances import Distances, estimate_distances
+from fedcollab.distances.complete import complete, missing_pairs
 from fedcollab.errors import InputError, number
 from fedcollab.membership import Joining, State, Training, join, keep_joining, open_results, recover
 from fedcollab.membership.federation import adopt, read_schema, said, with_client
@@ -77,8 +80,10 @@ class FedCollab:
             self._begin(store, federation)
         with bar("distances", quiet=self.quiet) as progress:
             distances = self._stage(store, "distances.json", Distances, lambda: self._estimate(federation, progress))
-        if set(distances.names) != set(federation.names):
-            differing = sorted(set(distances.names) ^ set(federation.names))
+            distances = self._completed(store, distances, federation, progress)
+        here = {*federation.names, *federation.left_out}
+        if not set(federation.names) <= set(distances.names) <= here:
+            differing = sorted(set(distances.names) ^ here)
             raise InputError(
                 f"`run_dir` (={str(self.run_dir)!r}) is about other clients ({differing[0]!r} is on one side only); "
                 "to take clients in or out of a run: join, leave"
@@ -98,6 +103,7 @@ class FedCollab:
     def _begin(store: RunDirectory, federation: Runtime) -> None:
         """Write down what the clients are; a run that goes on keeps the schema it began with."""
         recover(store)
+        federation.keep_journal(store.path)
         if store.has("schema.json"):
             schema = read_schema(store.file("schema.json"))
             if schema != federation.schema:
@@ -105,7 +111,29 @@ class FedCollab:
         elif federation.schema is not None:
             artefact.write_bytes(store.file("schema.json"), (federation.schema.to_json() + "\n").encode())
         if not store.has("distances.json"):
-            store.write_config({"clients": said(federation)})
+            store.write_config({"clients": said(federation), "absent": sorted(federation.left_out)})
+
+    @staticmethod
+    def _completed(
+        store: RunDirectory | None, distances: Distances, federation: Runtime, progress: Progress
+    ) -> Distances:
+        """Pairs that were missing because a client was absent, measured now that it is back.
+
+        What was made of the incomplete matrix is set aside, and made again.
+        """
+        if store is None:
+            return distances
+        expected = {*distances.names, *store.config().get("absent", [])} if store.has("run.json") else set()
+        back = [name for name in federation.names if name in expected]
+        if set(back) != set(federation.names) or not missing_pairs(distances, back):
+            return distances
+        whole = complete(distances, federation, progress)
+        if np.array_equal(whole.observed, distances.observed):
+            return distances
+        store.set_aside("distances.json", "path.json", "collaboration.json", "training")
+        whole.save(store.file("distances.json"))
+        store.write_config({"clients": said(federation), "absent": sorted(federation.left_out)})
+        return whole
 
     def _estimate(self, federation: Runtime, progress: Progress) -> Distances:
         return estimate_distances(

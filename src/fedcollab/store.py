@@ -6,6 +6,8 @@
     path.json            the coalitions for every C
     collaboration.json   stage 2
     training/NAME/       stage 3, once per way of training: result, metrics by round, models
+    absences.jsonl       who did not answer, when and why
+    set-aside/           stages that were made again because a client that had been absent came back
     report.html          what to show to the partners
 
 A stage whose file is there is not computed again: an interrupted run goes on where it stopped.
@@ -80,6 +82,17 @@ class RunDirectory:
     def has(self, name: str) -> bool:
         """Whether a stage left its file."""
         return self.file(name).exists()
+
+    def set_aside(self, *names: str) -> None:
+        """Move stages that are to be made again into a folder of their own: nothing that was computed is lost."""
+        there = [name for name in names if self.has(name)]
+        if not there:
+            return
+        number = 1 + sum(1 for _ in self.path.glob("set-aside/*"))
+        target = self.path / "set-aside" / str(number)
+        target.mkdir(parents=True)
+        for name in there:
+            self.file(name).rename(target / name)
 
     def _empty(self) -> None:
         for item in sorted(self.path.rglob("*"), reverse=True):

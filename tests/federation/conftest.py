@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import os
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -35,6 +38,17 @@ def fedcollab(*arguments: object, check: bool = True) -> subprocess.CompletedPro
     if check and done.returncode:
         raise AssertionError(f"{arguments} ended with {done.returncode}: {done.stderr}")
     return done
+
+
+@functools.cache
+def example_hash() -> str:
+    """The SHA-256 of the example's app, as `flwr run` will send it."""
+    from flwr.cli.build import build_fab_from_disk
+
+    app = Path(__file__).parents[2] / "examples" / "flower-coalitions"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Flower's own
+        return hashlib.sha256(build_fab_from_disk(app)).hexdigest()
 
 
 def blobs(name: str, count: int, flip: bool) -> ClientData:
@@ -74,6 +88,8 @@ class Running:
             "silo", "init", "--name", client.name, "--data", folder / "secret-place.npz",
             "--invitation", invitation, "--folder", folder,
         )  # fmt: skip
+        with (folder / "silo.toml").open("a") as config:  # beside fedcollab's own app, the example's may run
+            config.write(f'[app]\nallow = ["{example_hash()}"]\n')
 
     def start_silo(self, name: str) -> None:
         line = [*COMMAND, "silo", "start", str(self.root / name / "silo.toml")]

@@ -80,6 +80,7 @@ Examples:
 @click.option(
     "-o", "--out", required=True, type=click.Path(path_type=Path), help="Where to write the distances (JSON)."
 )
+@click.option("--resume", is_flag=True, help="Measure only the pairs that are missing in that file.")
 @options.output
 def estimate(
     scenario: Path | None,
@@ -88,33 +89,44 @@ def estimate(
     drop: tuple[str, ...],
     on: Path | None,
     out: Path,
+    resume: bool,
     as_json: bool,
     quiet: bool,
     **settings: Any,
 ) -> None:
-    """How different are every two clients' data? Writes a distances file for `fedcollab solve`."""
+    """How different are every two clients' data? Writes a distances file for `fedcollab solve`.
+
+    Clients that do not answer are left unobserved; with --resume, later, their pairs alone are measured.
+    """
     check_target(out)
-    from fedcollab.distances import estimate_distances
+    from fedcollab.distances import Distances, estimate_distances
+    from fedcollab.distances.complete import complete
     from fedcollab.progress import bar
     from fedcollab.report.terminal import show_distances
-    from fedcollab.runtime import Runtime
+    from fedcollab.runtime import Runtime, connect
 
     with (
         options.open_source(scenario, clients, label, drop, on) as (found, brought),
         bar("distances", quiet=quiet or as_json) as progress,
     ):
         settings = with_defaults(settings, brought)
-        distances = estimate_distances(
-            found,
-            method=settings["distance"],
-            seed=settings["seed"],
-            scale=settings["scale"],
-            encoder=settings["encoder"],
-            missing_indicators=settings["missing_indicators"],
-            test_share=settings["test_share"],
-            progress=progress,
-        )
-        if isinstance(found, Runtime):
+        known = Distances.load(out) if resume else None
+        source = found if known is None else connect(found)
+        if known is not None and isinstance(source, Runtime):
+            adopt_schema(source, [out.parent])
+            distances = complete(known, source, progress)
+        else:
+            distances = estimate_distances(
+                source,
+                method=settings["distance"],
+                seed=settings["seed"],
+                scale=settings["scale"],
+                encoder=settings["encoder"],
+                missing_indicators=settings["missing_indicators"],
+                test_share=settings["test_share"],
+                progress=progress,
+            )
+        if isinstance(found, Runtime) and found.schema is not None:
             begin_run(out.parent, found, settings)
     distances.save(out)
     if as_json:
@@ -238,13 +250,14 @@ def begin_run(folder: Path, federation: Runtime, settings: dict[str, Any]) -> No
     from fedcollab.store import RunDirectory, command, now, versions
 
     assert federation.schema is not None
+    federation.keep_journal(folder)
     write_bytes(folder / "schema.json", (federation.schema.to_json() + "\n").encode())
     asked = {"settings": settings, "command": command(), "started": now(), "versions": versions()}
     RunDirectory(folder).write_config({**asked, "clients": said(federation)})
 
 
 def adopt_schema(federation: Runtime, folders: list[Path]) -> None:
-    """Train with the schema that the distances were estimated with, where a run directory has it."""
+    """Go on with the schema that the distances were estimated with, where a run directory has it."""
     from fedcollab.membership.federation import adopt, read_schema
 
     found = [folder / "schema.json" for folder in folders if (folder / "schema.json").is_file()]

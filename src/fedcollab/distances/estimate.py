@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from fedcollab.clients.data import ClientData
 from fedcollab.clients.schema import federate
 from fedcollab.distances import cross, few_round, hypothesis, label, prototype, published
-from fedcollab.distances.pairs import Method, Request, all_pairs, assemble
+from fedcollab.distances.pairs import Method, Pair, Request, all_pairs, assemble
 from fedcollab.distances.result import Distances
 from fedcollab.errors import InputError, choose, unknown
 from fedcollab.progress import Progress, silent
@@ -39,6 +39,7 @@ def estimate_distances(
     missing_indicators: bool = False,
     test_share: float = 0.2,
     only: str | None = None,
+    pairs: Sequence[Pair] | None = None,
     progress: Progress = silent,
     **options: Any,
 ) -> Distances:
@@ -49,6 +50,7 @@ def estimate_distances(
     encoder    a frozen encoder through which the samples (images) are seen: a name such as "efficientnet-lite0", a
                torch.nn.Module or a function of a batch; None: the samples as they are (a prepared federation's own)
     only       one client's name: its distances to all others; every other pair is left unobserved
+    pairs      these pairs of names alone
     progress   called with (done, total)
     options    settings of the method; an unknown one lists those there are
 
@@ -78,10 +80,12 @@ def estimate_distances(
         encoder=encoder,
         progress=progress,
     )
-    names = federation.names if isinstance(listed, Runtime) else tuple(client.name for client in listed)
+    given = federation.names if isinstance(listed, Runtime) else tuple(client.name for client in listed)
+    names = tuple(name for name in given if name in federation.names)
     if only is not None and only not in names:
         raise InputError(unknown("only", only, names))
-    request = Request(federation, all_pairs(names, only), seed, progress)
+    asked = all_pairs(names, only) if pairs is None else sorted((min(pair), max(pair)) for pair in pairs)
+    request = Request(federation, asked, seed, progress)
     before = _copy(federation.cost)
     found = estimator(request, **options)
     if found.cost is not None:

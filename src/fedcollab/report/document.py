@@ -21,6 +21,7 @@ from fedcollab.report.pictures import pictures
 from fedcollab.report.run import Run
 from fedcollab.report.slider import packed, slider
 from fedcollab.report.words import figure
+from fedcollab.runtime.absence import words
 
 SECTIONS = (
     ("answer", "The answer"),
@@ -66,6 +67,7 @@ def render(run: Run) -> str:
         next=next_commands(run),
         command=run.config.get("command"),
         facts=[("Settings", setting_facts(run)), ("Communication and versions", cost_facts(run))],
+        absent=words(run.absences),
         figure=figure,
         percent=_percent,
         points=_points,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from fedcollab.distances import Distances
 from fedcollab.errors import InputError
+from fedcollab.runtime import absence
+from fedcollab.runtime.absence import Absence
 from fedcollab.store import RunDirectory
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ class Run:
     path: CPath | None
     collaboration: Collaboration | None
     results: Mapping[str, TrainingResult]
+    absences: Sequence[Absence] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -60,7 +63,7 @@ def read_run(directory: str | Path) -> Run:
     config = store.config() if store.has("run.json") else {}
     collaboration = _collaboration(store, distances)
     path = _path(store, distances, collaboration)
-    return Run(store.path, config, distances, path, collaboration, _results(store))
+    return Run(store.path, config, distances, path, collaboration, _results(store), absence.read(store.path))
 
 
 #: clients up to which a path that membership changes have outdated is drawn again for the page, in seconds

@@ -14,6 +14,8 @@ from rich.table import Table
 from fedcollab import metrics
 from fedcollab.report.run import WAYS
 from fedcollab.report.words import answer, coalition_line, range_of_names
+from fedcollab.runtime import absence
+from fedcollab.runtime.absence import words
 
 if TYPE_CHECKING:
     from fedcollab.distances import Distances
@@ -54,6 +56,8 @@ def show_run(fitted: Fitted, results: Mapping[str, TrainingResult], page: Path, 
     for way, result in results.items():
         for reason in result.stopped.values():
             shown.print(f"[bold]Note[/bold] ({WAYS[way]}): {escape(reason)}")
+    for line in words(absence.read(page.parent)):
+        shown.print(f"[bold]Note[/bold]: {escape(line)}")
     shown.print(f"\nReport:  {escape(str(page))}\nNext:    {escape(next_command)}")
 
 
@@ -68,7 +72,8 @@ def gain_table(results: Mapping[str, TrainingResult]) -> Table:
         gains = ("", "")
         if way != "local":
             gains = (f"{100 * metrics.ipr(accuracy, local):.0f} %", f"{100 * metrics.rsd(accuracy, local):.1f}")
-        row = (WAYS.get(way, way), f"{100 * accuracy.mean():.1f} %", *gains, f"{100 * accuracy.min():.1f} %")
+        mean, worst = np.nanmean(accuracy), np.nanmin(accuracy)  # without those who did not answer at the end
+        row = (WAYS.get(way, way), f"{100 * mean:.1f} %", *gains, f"{100 * worst:.1f} %")
         table.add_row(*row, style="bold" if way == "coalitions" else None)
     return table
 
@@ -94,6 +99,12 @@ def show_distances(distances: Distances, next_command: str) -> None:
     shown = console()
     matrix, names = distances.matrix, distances.names
     off = ~np.eye(len(names), dtype=bool)
+    missing = int((~distances.observed[off]).sum()) // 2
+    if missing:
+        off &= distances.observed
+        shown.print(f"{missing} pair(s) could not be measured: later, the same command with --resume measures them.")
+    if not off.any():
+        return
     shown.print(
         f"Distances of {len(names)} clients (0: alike, 1: nothing in common), "
         f"method {distances.method}: from {matrix[off].min():.2f} to {matrix[off].max():.2f}."
@@ -104,7 +115,8 @@ def show_distances(distances: Distances, next_command: str) -> None:
         for name in names:
             table.add_column(escape(name), justify="right")
         for position, name in enumerate(names):
-            cells = [f"{value:.2f}" if i != position else "·" for i, value in enumerate(matrix[position])]
+            seen = [i != position and bool(known) for i, known in enumerate(distances.observed[position])]
+            cells = [f"{value:.2f}" if known else "·" for value, known in zip(matrix[position], seen, strict=True)]
             table.add_row(escape(name), *cells)
         shown.print(table)
     shown.print(f"Next:    {escape(next_command)}")
@@ -118,9 +130,9 @@ def show_training(result: TrainingResult, folder: Path) -> None:
     table.add_column("coalition")
     table.add_column("accuracy", justify="right")
     for members in result.coalitions:
-        mean = float(np.mean([accuracy[name] for name in members]))
+        mean = float(np.mean([accuracy[name] for name in members if np.isfinite(accuracy[name])] or [np.nan]))
         table.add_row(escape(range_of_names(members)), f"{100 * mean:.1f} %")
     shown.print(table)
     shown.print(
-        f"Mean accuracy {100 * np.mean(list(accuracy.values())):.1f} %. Models and metrics: {escape(str(folder))}"
+        f"Mean accuracy {100 * np.nanmean(list(accuracy.values())):.1f} %. Models and metrics: {escape(str(folder))}"
     )

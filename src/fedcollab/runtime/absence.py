@@ -30,6 +30,7 @@ class Policy:
     quorum     the share of the clients asked in a round that must answer; with fewer the run pauses
     retries    how often a client that did not answer, or answered garbage, is asked again in the same round
     deadline   seconds that a client has for its answer, where the runtime can tell (a real federation)
+    wait       seconds before asking again: time for a silo to come back
 
     >>> Policy(quorum=0.5).enough(5), Policy(quorum=0.5).enough(1)
     (3, 1)
@@ -38,11 +39,13 @@ class Policy:
     quorum: float = 0.5
     retries: int = 1
     deadline: float = 3600.0
+    wait: float = 0.0
 
     def __post_init__(self) -> None:
         number("quorum", self.quorum, at_least=0, at_most=1)
         number("retries", self.retries, at_least=0, whole=True)
         number("deadline", self.deadline, above=0)
+        number("wait", self.wait, at_least=0)
 
     def enough(self, asked: int) -> int:
         """How many of those asked must answer: at least one, if anyone is asked."""
@@ -67,6 +70,8 @@ class Absence:
 
 def write(path: Path, absences: Sequence[Absence]) -> None:
     """Add lines to a file."""
+    if not absences:
+        return
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a", encoding="utf-8") as file:
         file.writelines(json.dumps(asdict(absence), ensure_ascii=False) + "\n" for absence in absences)

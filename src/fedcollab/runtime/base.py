@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -86,7 +87,9 @@ class Runtime(ABC):
         replies: dict[str, Message] = {}
         lost: dict[str, tuple[str, str]] = {}
         waiting = ordered
-        for _ in range(1 + self.policy.retries):
+        for attempt in range(1 + self.policy.retries):
+            if attempt:
+                time.sleep(self.policy.wait)
             answers = self._ask(action, waiting)
             replies |= {name: answer for name, answer in answers.items() if isinstance(answer, dict)}
             lost |= {name: answer for name, answer in answers.items() if not isinstance(answer, dict)}
@@ -112,6 +115,13 @@ class Runtime(ABC):
         """One round with the same message for everyone."""
         return self.call(action, dict.fromkeys(self.names, message), partial=partial)
 
+    def keep_journal(self, folder: Path) -> None:
+        """List absences in a run directory from now on, those that there were already included."""
+        path = folder / absence.FILE
+        if self.journal != path:
+            self.journal = path
+            absence.write(path, self.absences)
+
     def leave_out(self, absent: Mapping[str, str]) -> None:
         """Go on without these clients; at least two must be left."""
         left = tuple(name for name in self.names if name not in absent)
@@ -120,6 +130,18 @@ class Runtime(ABC):
         self.names = left
         self.left_out |= absent
         self.described = {name: reply for name, reply in self.described.items() if name in left}
+
+    def begin_without(self, missing: Mapping[str, str]) -> None:
+        """Clients that were not there from the beginning: noted and left out, if those who are there are enough."""
+        if not missing:
+            return
+        self._note("connect", {name: {} for name in missing}, {name: ("silent", why) for name, why in missing.items()})
+        there, needed = len(self.names) - len(missing), self.policy.enough(len(self.names))
+        if there < needed:
+            raise Paused(
+                f"{there} of {len(self.names)} client(s) are there, {needed} must be: {absence.reasons(missing)}"
+            )
+        self.leave_out(missing)
 
     def states(self) -> dict[str, dict[str, Message]]:
         """What each client keeps of its training, where it lives in this process; `restore` gives it back."""
@@ -166,7 +188,7 @@ class Runtime(ABC):
             for name, (kind, why) in sorted(lost.items())
         ]
         self.absences += noted
-        if noted and self.journal is not None:
+        if self.journal is not None:
             absence.write(self.journal, noted)
 
 

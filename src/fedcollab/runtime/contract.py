@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from fedcollab.errors import InputError
 from fedcollab.runtime.message import Message
 
 Fields = Mapping[str, str]
@@ -120,7 +121,7 @@ CONTRACTS: dict[str, Contract] = {
     ),
     "evaluate": Contract(
         "tested a model: accuracy and loss; with `keep`, the weights of the personal model",
-        {**_round, **_coalition, "w": "f4[P]", "*": "f4", "personal": "flag", "keep": "flag"},
+        {**_round, **_coalition, "w": "f4[P]", "*": "f4", "personal": "flag", "keep": "flag", "stay": "flag"},
         {"measures": "f8[4]~", "personal_measures?": "f8[4]~", "personal?": "f4[P]"},
     ),
     "losses": Contract(
@@ -212,7 +213,11 @@ def check_reply(action: str, message: Message, reply: Message) -> None:
                 raise Broken(f"`{key}` has NaN or infinite values")
         return
     contract = CONTRACTS[action]
-    _check(contract.reply, reply, check_message(action, message))
+    try:
+        sides = check_message(action, message)
+    except Broken as error:
+        raise InputError(f"the server's own message of `{action}` is not in the table: {error}") from None
+    _check(contract.reply, reply, sides)
     wrong = contract.also(message, reply) if contract.also is not None else None
     if wrong is not None:
         raise Broken(wrong)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -18,7 +18,6 @@ from fedcollab.clients.data import ClientData
 from fedcollab.clients.schema import federate
 from fedcollab.errors import InputError, number
 from fedcollab.progress import Progress, silent
-from fedcollab.runtime import absence
 from fedcollab.runtime.base import Runtime
 from fedcollab.training.algorithms import Algorithm, make_algorithm
 from fedcollab.training.callbacks import Callback
@@ -120,7 +119,7 @@ def train(
         if checkpoint is not None:
             stack.callback(checkpoint.write)  # however it ends: what was trained is kept
         if run_dir is not None and federation.journal is None:
-            stack.enter_context(_journal(federation, Path(run_dir)))
+            federation.keep_journal(Path(run_dir))
         stream = _stream(run_dir, history, stack)
         for callback in callbacks:
             callback.on_start(settings)
@@ -243,16 +242,6 @@ def _history(folder: Path, resumed: Snapshot | None) -> History:
     if resumed is None or not path.exists():
         return History()
     return History([row for row in History.read(path) if row["round"] <= resumed.number])
-
-
-@contextmanager
-def _journal(federation: Runtime, folder: Path) -> Iterator[None]:
-    """Absences are listed in the run directory."""
-    federation.journal = folder / absence.FILE
-    try:
-        yield
-    finally:
-        federation.journal = None
 
 
 def _moved(federation: Runtime) -> tuple[int, int, int]:

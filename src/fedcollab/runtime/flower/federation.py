@@ -21,6 +21,7 @@ from typing import Any
 
 from fedcollab import __version__, artefact
 from fedcollab.errors import InputError, number
+from fedcollab.runtime.absence import Policy
 from fedcollab.runtime.flower import keys, processes
 from fedcollab.runtime.flower.commands import SEPARATOR
 from fedcollab.runtime.flower.config import read_toml
@@ -28,6 +29,7 @@ from fedcollab.runtime.flower.config import read_toml
 CONNECTION = "federation"
 START = 60.0  # seconds for the SuperLink to listen
 COMMAND = 120.0  # seconds for one of Flower's commands
+POLICY = Policy(wait=20.0)  # a silo that restarts is there again by then
 LOCAL = ("127.0.0.1", "localhost", "::1")
 
 APP = f"""\
@@ -65,6 +67,7 @@ class Federation:
     secure: bool = True
     deadline: float = 600.0
     patience: float = 60.0
+    policy: Policy = POLICY
 
     @classmethod
     def read(cls, folder: str | Path) -> Federation:
@@ -82,6 +85,12 @@ class Federation:
                 bool(content["secure"]),
                 number("deadline", content.get("deadline", cls.deadline), above=0),
                 number("patience", content.get("patience", cls.patience), above=0),
+                Policy(
+                    content.get("quorum", POLICY.quorum),
+                    content.get("retries", POLICY.retries),
+                    number("deadline", content.get("deadline", cls.deadline), above=0),
+                    content.get("wait", POLICY.wait),
+                ),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"`{folder / 'federation.toml'}` lacks or has a wrong {error}") from None
@@ -99,6 +108,11 @@ class Federation:
         settings = [f"name = {json.dumps(made.name)}", f"host = {json.dumps(host)}", f"port = {port}"]
         settings += [f"secure = {str(secure).lower()}"]
         settings += [f"deadline = {made.deadline:.0f}  # seconds for one round", f"patience = {made.patience:.0f}"]
+        settings += [f"quorum = {made.policy.quorum}  # share of the silos asked that must answer; else the run pauses"]
+        settings += [
+            f"retries = {made.policy.retries}",
+            f"wait = {made.policy.wait:.0f}  # seconds before asking again",
+        ]
         (folder / "federation.toml").write_text("\n".join(settings) + "\n")
         (folder / "app" / "pyproject.toml").write_text(APP)
         invitation = [f"name = {json.dumps(made.name)}", f"address = {json.dumps(f'{host}:{port}')}"]

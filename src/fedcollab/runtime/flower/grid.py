@@ -17,6 +17,7 @@ from flwr.app import MessageType
 from flwr.serverapp import Grid
 
 from fedcollab.errors import InputError
+from fedcollab.runtime.absence import Policy
 from fedcollab.runtime.base import Runtime
 from fedcollab.runtime.flower.envelope import Answer, Envelope
 from fedcollab.runtime.message import Message, pack, receive
@@ -51,7 +52,7 @@ class Flower(Runtime):
 
     names      the silos to work with; None: those that are connected now
     deadline   seconds for one call; who has not answered by then is absent
-    patience   seconds to wait for the named silos to connect
+    patience   seconds to wait for the named silos to connect; who has not by then is left out, if a quorum has
     """
 
     few_rounds = models_stay = lasting = True
@@ -63,12 +64,15 @@ class Flower(Runtime):
         names: Iterable[str] | None = None,
         deadline: float = DEADLINE,
         patience: float = PATIENCE,
+        policy: Policy | None = None,
     ) -> None:
         self.exchange = Exchange(grid, deadline)
-        found = self.exchange.find(None if names is None else set(names), patience)
-        super().__init__(found)
-        if len(self.names) < 2:
-            raise InputError(f"{len(self.names)} silo(s) are connected; at least 2 are needed")
+        wanted = None if names is None else set(names)
+        found = self.exchange.find(wanted, patience)
+        super().__init__(wanted or found, policy or Policy(deadline=deadline))
+        if len(found) < 2:
+            raise InputError(f"{len(found)} silo(s) are connected; at least 2 are needed")
+        self.begin_without({name: f"not connected in {patience:.0f} s" for name in self.names if name not in found})
 
     def _call(self, action: str, messages: dict[str, Message]) -> dict[str, Message]:
         sent = {name: pack(message) for name, message in messages.items()}
@@ -86,7 +90,7 @@ class Exchange:
         self._session, self._calls = uuid4().hex, 0
 
     def find(self, names: Collection[str] | None, patience: float) -> list[str]:
-        """The silos that are there: with `names`, exactly these, waited for; else all that are connected."""
+        """The silos that are there: with `names`, those of these that connect in time; else all that are connected."""
         end = time.monotonic() + patience
         while True:
             self.nodes = self._connected()
@@ -94,11 +98,9 @@ class Exchange:
             if not missing and (names is not None or len(self.nodes) > 1):
                 break
             if time.monotonic() > end:
-                if missing:
-                    raise InputError(f"silo `{missing[0]}` has not connected in {patience:.0f} s")
                 break
             time.sleep(POLL)
-        return sorted(self.nodes if names is None else names)
+        return sorted(self.nodes if names is None else set(names) & self.nodes.keys())
 
     def __call__(self, action: str, sent: Mapping[str, bytes]) -> Returned:
         """One round."""

@@ -81,9 +81,9 @@ def start(path: Path) -> NoReturn:
     line, env = command(path)
     home = Path(env["FLWR_HOME"])
     address = str(home / "warm")
+    script = warm.write_script(home / "bin", address)
+    env["PATH"] = os.pathsep.join([str(script), env["PATH"]])
     if len(address.encode()) < SOCKET_PATH:
-        script = warm.write_script(home / "bin", address, processes.program(warm.PROGRAM))
-        env["PATH"] = os.pathsep.join([str(script), env["PATH"]])
         subprocess.Popen([sys.executable, "-m", warm.__name__, address], env=env, stdin=subprocess.DEVNULL)
     os.execve(line[0], line, env)
 

@@ -16,6 +16,7 @@ from typing import Any
 from uuid import uuid4
 
 from fedcollab.errors import InputError
+from fedcollab.runtime.absence import Policy
 from fedcollab.runtime.base import Runtime
 from fedcollab.runtime.flower.channel import Channel, Closed
 from fedcollab.runtime.flower.grid import Returned
@@ -31,16 +32,24 @@ class Relayed(Runtime):
     few_rounds = models_stay = lasting = True
 
     def __init__(
-        self, channel: Channel, *, names: list[str] | None = None, deadline: float = 600.0, patience: float = 60.0
+        self,
+        channel: Channel,
+        *,
+        names: list[str] | None = None,
+        deadline: float = 600.0,
+        patience: float = 60.0,
+        policy: Policy | None = None,
     ) -> None:
         self._channel, self._limit = channel, deadline + MARGIN
         channel.send({"names": names, "deadline": deadline, "patience": patience})
         welcome, _ = self._receive(patience + self._limit)
         if "error" in welcome:
             raise InputError(welcome["error"])
-        super().__init__(welcome["names"])
-        if len(self.names) < 2:
-            raise InputError(f"{len(self.names)} silo(s) are connected; at least 2 are needed")
+        found = welcome["names"]
+        super().__init__(names or found, policy or Policy(deadline=deadline))
+        if len(found) < 2:
+            raise InputError(f"{len(found)} silo(s) are connected; at least 2 are needed")
+        self.begin_without({name: f"not connected in {patience:.0f} s" for name in self.names if name not in found})
         self.messages = self.bytes_on_wire = 0
 
     def _call(self, action: str, messages: dict[str, Message]) -> dict[str, Message]:
@@ -88,6 +97,7 @@ def connect(
             names=wanted,
             deadline=deadline or federation.deadline,
             patience=patience or federation.patience,
+            policy=federation.policy,
         )
 
 

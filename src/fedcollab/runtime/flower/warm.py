@@ -2,8 +2,9 @@
 
 Flower's SuperExec starts the program `flwr-clientapp` for each message, which first imports Flower, fedcollab and
 PyTorch. At a silo a small script of that name comes first on the path: it hands its arguments to this process, which
-has everything imported and forks. The child runs the very program that would have been started. If this process is not
-there, the script starts that program itself: slower, with the same result. No data is held here, and no state.
+has everything imported and forks. The child runs the very program that would have been started, after `pin` has had a
+look at the coordinator's app. If this process is not there, the script starts `pin` itself: slower, with the same
+result. No data is held here, and no state.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from importlib import import_module, metadata
 from pathlib import Path
 from typing import NoReturn
 
-PROGRAM = "flwr-clientapp"
+from fedcollab.runtime.flower import pin
+from fedcollab.runtime.flower.pin import PROGRAM
+
 WANTED = ("fedcollab.runtime.flower.client", "fedcollab.training.client", "fedcollab.distances.client")
 
 IMPORT = 120  # seconds after which a script waits no longer for this process to have everything imported
@@ -36,15 +39,15 @@ try:
         if line.recv(1) != b"+":
             raise OSError
 except OSError:
-    os.execv({program!r}, [{program!r}] + sys.argv[1:])
+    os.execv({python!r}, [{python!r}, "-m", {program!r}] + sys.argv[1:])
 """
 
 
-def write_script(folder: Path, address: str, program: str) -> Path:
+def write_script(folder: Path, address: str) -> Path:
     """The script that stands in for `flwr-clientapp`; its folder, to be first on the path."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / PROGRAM
-    path.write_text(SCRIPT.format(python=sys.executable, address=address, program=program, wait=IMPORT))
+    path.write_text(SCRIPT.format(python=sys.executable, address=address, program=pin.__name__, wait=IMPORT))
     path.chmod(0o700)
     return folder
 
@@ -86,6 +89,7 @@ def _become(entry: metadata.EntryPoint, arguments: list[str]) -> NoReturn:
     try:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         sys.argv = [PROGRAM, *arguments]
+        pin.stand_guard()
         code = entry.load()() or 0
     except SystemExit as leaving:
         code = leaving.code if isinstance(leaving.code, int) else 0 if leaving.code is None else 1
