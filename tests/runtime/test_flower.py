@@ -182,9 +182,7 @@ def test_processes_end_with_their_children(tmp_path: Path) -> None:
 
 
 def test_the_stand_in_starts_the_program_itself_where_nobody_is_warm(tmp_path: Path) -> None:
-    real = tmp_path / "real"
-    real.write_text(f"#!{sys.executable}\nimport sys; print('real', *sys.argv[1:])\n")
-    real.chmod(0o700)
-    folder = warm.write_script(tmp_path / "bin", str(tmp_path / "nobody"), str(real))
-    done = subprocess.run([folder / warm.PROGRAM, "--token", "t"], capture_output=True, text=True, check=True)
-    assert done.stdout == "real --token t\n"
+    folder = warm.write_script(tmp_path / "bin", str(tmp_path / "nobody"))
+    done = subprocess.run([folder / warm.PROGRAM, "--help"], capture_output=True, text=True, check=True, timeout=120)
+    assert "flwr-clientapp" in done.stdout
+    assert "--token" in done.stdout
