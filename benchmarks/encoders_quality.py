@@ -5,8 +5,8 @@
 Feature shift: CIFAR-10, rotated by +25, -25, +155, -155 degrees; concept shift: CIFAR-100 with 20 coarse labels,
 permuted (6 labels, or all, named otherwise). 20 clients, training samples as in the paper; default estimator; C is
 `c_path(distances).suggested.C`, nothing tuned. Right means: [0..4] and [5..9] whole and no coalition across the large
-gap (0-9 with 10-19); whether 10-14 and 15-19 stay together is counted. Every image of the pool is encoded once for each
-rotation, in parts that the cache of features keeps; a seed then only chooses rows.
+gap (0-9 with 10-19); whether 10-14 and 15-19 stay together is counted. An image is encoded once for each rotation and
+kept in `encoders-quality` in the cache folder, so that a run that is stopped goes on, and 20 seeds cost as much as 6.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -23,7 +24,7 @@ from fedcollab import ClientData, scenarios
 from fedcollab.coalitions import c_path
 from fedcollab.distances import Distances, estimate_distances
 from fedcollab.encoders import find
-from fedcollab.encoders.features import encoded
+from fedcollab.folders import cache_folder
 from fedcollab.scenarios.concept import paper_permutations
 from fedcollab.scenarios.data import Images, images
 from fedcollab.scenarios.deal import count_table, deal
@@ -31,32 +32,45 @@ from fedcollab.scenarios.feature import PAPER_ANGLES
 from fedcollab.scenarios.rotate import rotate
 from fedcollab.scenarios.scenario import label_shares
 
-PART = 10_000
 TYPES = np.repeat(np.arange(4), 5)
 SIZES = {"feature-shift": (2500, 2500, 340, 340), "concept-shift": (2500, 2500, 120, 120)}
 DATA = {"feature-shift": "cifar-10", "concept-shift": "cifar-100"}
 
 
 class Pool:
-    """Features of a data set's images as each type sees them, encoded part by part when they are first asked for."""
+    """Features of a data set's images as each type sees them; an image is encoded when it is first asked for."""
 
     def __init__(self, kind: str, encoder: str) -> None:
         self.kind, self.encoder, self.data = kind, find(encoder), images(DATA[kind])
         self.turns = PAPER_ANGLES if kind == "feature-shift" else (0.0,) * 4
-        self.parts: dict[tuple[float, int], np.ndarray] = {}
+        self.width = self.encoder(self.prepared(np.arange(1), 0.0)).shape[1]
+        self.stores: dict[float, np.ndarray] = {}
 
     def rows(self, index: np.ndarray, type_: int) -> np.ndarray:
         """Features of the images at `index`, for a client of this type."""
-        return np.stack([self.part(self.turns[type_], row // PART)[row % PART] for row in index])
+        turn = self.turns[type_]
+        store = self.store(turn)
+        new = index[np.isnan(store[index, 0])]
+        if len(new):
+            store[new] = self.encoder(self.prepared(new, turn))
+        return np.array(store[index])
 
-    def part(self, turn: float, number: int) -> np.ndarray:
-        """Features of a part of the pool, turned."""
-        if (turn, number) not in self.parts:
-            pixels = self.data.pixels[number * PART : (number + 1) * PART].astype(np.float32)
-            self.parts[turn, number] = encoded(
-                self.encoder, self.data.normalise(rotate(pixels, turn) if turn else pixels)
-            )
-        return self.parts[turn, number]
+    def prepared(self, index: np.ndarray, turn: float) -> np.ndarray:
+        """The images at `index`, turned and normalised as the scenario does."""
+        pixels = self.data.pixels[index].astype(np.float32)
+        return self.data.normalise(rotate(pixels, turn) if turn else pixels)
+
+    def store(self, turn: float) -> np.ndarray:
+        """All features of this rotation, NaN where they are not known yet; a file that is written as they come."""
+        if turn not in self.stores:
+            text = f"{self.data.name}-{turn:g}-{self.encoder.name}-{self.encoder.checksum}.npy".replace(":", "-")
+            path = cache_folder() / "encoders-quality" / text
+            path.parent.mkdir(parents=True, exist_ok=True)
+            shape = (len(self.data.labels), self.width)
+            if not path.exists():
+                np.save(path, np.full(shape, np.nan, dtype=np.float32))
+            self.stores[turn] = np.load(path, mmap_mode="r+")
+        return self.stores[turn]
 
 
 def clients(pool: Pool, seed: int, iid: bool) -> list[ClientData]:
@@ -89,6 +103,24 @@ def check(pool: Pool) -> None:
         np.testing.assert_array_equal(made[client].y, scenario.clients[client].y)
 
 
+@dataclass
+class Score:
+    """How often the coalitions were right, and with 10-19 together."""
+
+    right: int = 0
+    together: int = 0
+    estimates: list[Distances] = field(default_factory=list)
+
+    def add(self, right: bool, together: bool, estimate: Distances) -> None:
+        """One more seed."""
+        self.right += right
+        self.together += together
+        self.estimates.append(estimate)
+
+    def __str__(self) -> str:
+        return f"{self.right} of {len(self.estimates)} right ({self.together} with 10-19 together)"
+
+
 def blocks(estimates: list[Distances]) -> str:
     """Mean raw distances between and within types."""
     raw = np.mean([estimate.raw for estimate in estimates], axis=0)
@@ -114,28 +146,31 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    for kind in options.scenarios.split(","):
-        pool = Pool(kind, options.encoder)
+    pools = [Pool(kind, options.encoder) for kind in options.scenarios.split(",")]
+    for pool in pools:
         check(pool)
-        for method in options.methods.split(","):
-            score, together, estimates, started = 0, 0, [], time.process_time()
-            for seed in range(options.first, options.first + options.seeds):
-                estimate = estimate_distances(clients(pool, seed, options.iid), method=method, seed=seed)
-                chosen = c_path(estimate).suggested
-                named = {name: position for position, name in enumerate(estimate.names)}
-                found = [sorted(named[name] for name in coalition) for coalition in chosen.coalitions]
-                good = right(kind, found)
-                score += good
-                together += list(range(10, 20)) in found
-                estimates.append(estimate)
-                print(f"    seed {seed}: C {chosen.C:.2f} {'right' if good else f'wrong: {found}'}", flush=True)
-            spent = time.process_time() - started
+    asked = [(pool, method) for pool in pools for method in options.methods.split(",")]
+    scores = {(pool.kind, method): Score() for pool, method in asked}
+    for seed in range(options.first, options.first + options.seeds):
+        for pool, method in asked:
+            started = time.process_time()
+            made = clients(pool, seed, options.iid)
+            encoding = time.process_time() - started
+            estimate = estimate_distances(made, method=method, seed=seed)
+            chosen = c_path(estimate).suggested
+            named = {name: position for position, name in enumerate(estimate.names)}
+            found = [sorted(named[name] for name in coalition) for coalition in chosen.coalitions]
+            score = scores[pool.kind, method]
+            score.add(right(pool.kind, found), list(range(10, 20)) in found, estimate)
             print(
-                f"{kind} {'iid ' if options.iid else ''}{method} {options.encoder}: {score} of {options.seeds} right "
-                f"({together} with 10-19 together), {spent / options.seeds:.1f} CPU s a seed\n"
-                f"    {blocks(estimates)}\n",
+                f"    seed {seed} {pool.kind} {method}: C {chosen.C:.2f} {found}; {score} so far; "
+                f"CPU s: {encoding:.0f} encoding, {time.process_time() - started - encoding:.0f} estimating",
                 flush=True,
             )
+    for (kind, method), score in scores.items():
+        print(
+            f"{kind}{' iid' if options.iid else ''} {method} {options.encoder}: {score}\n    {blocks(score.estimates)}"
+        )
 
 
 if __name__ == "__main__":

@@ -61,11 +61,11 @@ def fedcollab_round(data: Data, model: str = "mlp") -> Callable[[], object]:
     """What `fedcollab.train` does in a round: broadcast, local training, aggregation, records."""
     from fedcollab.clients import ClientData
     from fedcollab.clients.schema import federate
+    from fedcollab.threads import one_core_each
     from fedcollab.training.algorithms import FedAvg
     from fedcollab.training.descend import Setting
     from fedcollab.training.models import Network
     from fedcollab.training.rounds import Grouping, Session, _one_round
-    from fedcollab.training.threads import one_core_each
 
     clients = [
         ClientData(f"{i:02d}", x.numpy(), y.numpy(), x[:2].numpy(), y[:2].numpy()) for i, (x, y) in enumerate(data)

@@ -140,6 +140,22 @@ def test_one_client_is_not_a_federation(tmp_path: Path) -> None:
     assert "has 1 client(s); at least 2 are needed" in done.stderr
 
 
+def test_privacy_and_the_floor(hospitals: Path, tmp_path: Path) -> None:
+    pytest.importorskip("opacus", reason="opacus is not installed: pip install 'fedcollab[privacy]'")
+    source = ("--clients", hospitals, "--label", "outcome", "-o", "d.json")
+    private = ("estimate", *source, "--distance", "few-round", "--privacy-epsilon", "3", "--privacy-delta", "1e-4")
+    answer = json.loads(fedcollab(*private, "--json", cwd=tmp_path).stdout)
+    assert answer["method"] == "few-round"
+    assert {part["delta"] for part in answer["privacy"].values()} == {1e-4}
+    assert all(2.9 < part["epsilon"] <= 3 for part in answer["privacy"].values())
+    refused = fedcollab("estimate", *source, "--min-samples", "1000", cwd=tmp_path, code=2)
+    assert "`min_samples` (=1000)" in refused.stderr
+    refused = fedcollab("estimate", *source, "--privacy-epsilon", "3", cwd=tmp_path, code=2)
+    assert "`option of method 'auto'` (='privacy')" in refused.stderr
+    refused = fedcollab("estimate", *source, "--privacy-delta", "1e-4", cwd=tmp_path, code=2)
+    assert "goes with --privacy-epsilon" in refused.stderr
+
+
 def test_a_client_with_one_class_is_taken_with_a_note(hospitals: Path, tmp_path: Path) -> None:
     rows = (hospitals / "west.csv").read_text().splitlines()
     kept = [rows[0], *(row for row in rows[1:] if row.endswith("yes"))]

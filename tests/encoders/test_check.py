@@ -124,3 +124,19 @@ def test_the_command(flipped, tmp_path) -> None:
     told = CliRunner().invoke(cli, [*words[:3], "--encoder", "constant"])
     assert told.exit_code == 3
     assert "The encoder is blind" in told.stdout
+
+
+def test_the_report_says_through_which_encoder_and_what_was_found(tmp_path) -> None:
+    from fedcollab import FedCollab
+    from fedcollab.report.differences import distance_words
+    from fedcollab.report.run import read_run
+
+    clients = group(bright="", flipped="cd")
+    FedCollab(C=1.0, encoder=constant, run_dir=tmp_path / "run").fit(clients)
+    before = " ".join(distance_words(read_run(tmp_path / "run"))["facts"])
+    assert "frozen encoder constant" in before
+    assert "was not checked" in before
+    check_encoder(clients, constant, **OPTIONS).save(tmp_path / "run" / "encoder.json")
+    after = " ".join(distance_words(read_run(tmp_path / "run"))["facts"])
+    assert "The encoder is blind" in after
+    assert "was not checked" not in after

@@ -13,7 +13,7 @@ from fedcollab import FedCollab, estimate_distances, train
 from fedcollab.clients.schema import Schema, federate
 from fedcollab.encoders import Encoder, encode_clients, features, find, register_encoder
 from fedcollab.encoders.encoder import OWN, name_encoder
-from fedcollab.errors import InputError
+from fedcollab.errors import FedcollabWarning, InputError
 from fedcollab.runtime import Wire
 from fedcollab.runtime.message import unpack
 
@@ -278,3 +278,24 @@ def test_efficientnet_needs_images() -> None:
         find("efficientnet-lite0")(np.zeros((2, 12), dtype=np.float32))
     with pytest.raises(InputError, match=r"`block` \(=16\) must be a whole number of at least 0 and of at most 15"):
         find("efficientnet-lite0:block=16")
+
+
+@pretrained
+def test_what_is_agreed_on_names_all_options() -> None:
+    """So that clients with another default do not take theirs for ours."""
+    clients = [pictures(name, 6) for name in "ab"]
+    schema = federate(clients, encoder="efficientnet-lite0:size=32").schema
+    assert schema.encoding.encoder == "efficientnet-lite0:block=10,size=32,pool=1"
+    assert schema.width == 112
+    assert name_encoder("efficientnet-lite0:pool=1,size=32,block=10") == schema.encoding.encoder
+
+
+def test_resnet_from_random_weights_says_so(tmp_path, monkeypatch) -> None:
+    monkeypatch.delenv("FEDCOLLAB_DATA", raising=False)
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    clients = [pictures(name, 4) for name in "ab"]
+    settings = {"model": "resnet18", "rounds": 1, "lr": 0.01}
+    with pytest.warns(FedcollabWarning, match="starts from random ones"):
+        result = train(clients, "global", **settings)
+    assert result.model["weights_from"] == "seed"
+    train(clients, "global", **settings, model_options={"weights": "none"})

@@ -79,19 +79,33 @@ estimation = several(
         "--distance",
         default="auto",
         show_default=True,
-        help="How to estimate distances: auto, hypothesis, published, ...; a wrong name lists all.",
+        help="How to estimate distances: auto, few-round, hypothesis, ...; a wrong name lists all.",
     ),
     click.option(
         "--encoder",
         default="none",
         show_default=True,
-        help="Frozen encoder through which images are compared: efficientnet-lite0[:block=14,size=64], resnet18.",
+        help="Frozen encoder through which images are compared: efficientnet-lite0[:block=10,size=64], resnet18.",
     ),
     click.option("--missing-indicators", is_flag=True, help="Let missingness itself be a feature of tables."),
     click.option(
         "--test-share", default=0.2, show_default=True, help="Hold-out share of clients without a test split."
     ),
     click.option("--seed", default=0, show_default=True, help="Everything random is derived from it."),
+)
+
+protection = several(
+    click.option(
+        "--privacy-epsilon",
+        type=float,
+        help="Differential privacy of the distances: what each client may spend (needs --distance few-round).",
+    ),
+    click.option("--privacy-delta", type=float, help="The delta of that epsilon.  [default: 1e-5]"),
+    click.option(
+        "--min-samples",
+        type=int,
+        help="Samples that a number leaving a client is made of, at the least; clients may insist on more.",
+    ),
 )
 
 training = several(
@@ -147,6 +161,17 @@ def open_source(
         raise InputError("`--on` needs Flower: pip install 'fedcollab[flower]'") from None
     with connect(on, names=names) as federation:
         yield federation, {}
+
+
+def take_protection(settings: dict[str, Any]) -> dict[str, Any]:
+    """The options of `protection` out of all settings, as options of `estimate_distances`."""
+    epsilon, delta, least = (settings.pop(key) for key in ("privacy_epsilon", "privacy_delta", "min_samples"))
+    if delta is not None and epsilon is None:
+        raise InputError(f"`--privacy-delta` (={delta}) goes with --privacy-epsilon, which was not given")
+    taken: dict[str, Any] = {} if least is None else {"min_samples": least}
+    if epsilon is not None:
+        taken["privacy"] = {"epsilon": epsilon, **({} if delta is None else {"delta": delta})}
+    return taken
 
 
 def parse_C(value: str) -> float | str:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     help="How much it hurts to have little data: a positive number, or auto.",
 )
 @options.estimation
+@options.protection
 @options.training
 @click.option("--out", type=click.Path(path_type=Path), help="Run directory.  [default: runs/NAME of the source]")
 @click.option("--fresh", is_flag=True, help="Start over if that run exists; else it goes on where it stopped.")
@@ -50,8 +51,9 @@ def run(
     Every stage leaves its artefact in the run directory; an interrupted run goes on where it stopped.
     """
     value = options.parse_C(C)
+    protection = options.take_protection(settings)
     found, brought = options.find_clients(scenario, clients, label, drop)
-    settings = with_defaults(settings, brought)
+    settings = with_defaults(settings, brought) | ({"distance_options": protection} if protection else {})
     from fedcollab.report.terminal import show_run
     from fedcollab.store import RunDirectory
 
@@ -72,11 +74,13 @@ def run(
     epilog="""\b
 Examples:
   fedcollab estimate --clients hospitals/ --label outcome -o distances.json
+  fedcollab estimate --clients hospitals/ --label outcome --distance few-round --privacy-epsilon 4 -o distances.json
   fedcollab estimate --on federation/ -o runs/h/distances.json"""
 )
 @options.source
 @options.on
 @options.estimation
+@options.protection
 @click.option(
     "-o", "--out", required=True, type=click.Path(path_type=Path), help="Where to write the distances (JSON)."
 )
@@ -99,6 +103,7 @@ def estimate(
     Clients that do not answer are left unobserved; with --resume, later, their pairs alone are measured.
     """
     check_target(out)
+    protection = options.take_protection(settings)
     from fedcollab.distances import Distances, estimate_distances
     from fedcollab.distances.complete import complete
     from fedcollab.progress import bar
@@ -125,6 +130,7 @@ def estimate(
                 missing_indicators=settings["missing_indicators"],
                 test_share=settings["test_share"],
                 progress=progress,
+                **protection,
             )
         if isinstance(found, Runtime) and found.schema is not None:
             begin_run(out.parent, found, settings)
@@ -276,6 +282,7 @@ def all_stages(
     fitted = FedCollab(
         C=C,
         distance=settings["distance"],
+        distance_options=settings.get("distance_options", {}),
         seed=settings["seed"],
         run_dir=out,
         quiet=quiet,

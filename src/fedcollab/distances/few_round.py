@@ -34,8 +34,6 @@ from fedcollab.distances.pairs import Estimate, Floats, Request, places
 from fedcollab.errors import number
 from fedcollab.runtime.message import Message
 
-Ints = NDArray[np.int64]
-
 
 @dataclass(frozen=True)
 class Settings:

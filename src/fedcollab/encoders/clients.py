@@ -14,7 +14,7 @@ from fedcollab.runtime import pick_device
 
 def encode_clients(
     clients: Iterable[ClientData],
-    encoder: Any = "efficientnet-lite0",
+    encoder: Any = "efficientnet-lite0:block=final",
     *,
     scale: str = "auto",
     device: str = "auto",

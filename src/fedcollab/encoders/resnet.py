@@ -99,11 +99,11 @@ def resnet18(shape: Sequence[int], classes: int, weights: str = "auto") -> nn.Mo
     return module
 
 
-def resnet18_encoder(layer: int = 4, size: int = 64, pool: int = 1, weights: str = "auto") -> nn.Module:
+def resnet18_encoder(layer: int = 4, size: int = 64, pool: int = 1) -> nn.Module:
     """The paper's encoder (512 features after layer 4), where ImageNet weights are on this machine."""
     layer = int(number("layer", layer, at_least=1, at_most=4, whole=True))
     network = ResNet18(3, 1)
-    _load(network, weights)
+    _load(network, "auto")
     if network.weights_from == "seed":
         raise InputError(
             f"`encoder` (='resnet18') needs ImageNet weights: torchvision with its download, or {FILE} in the folder "

@@ -119,6 +119,10 @@ def show_distances(distances: Distances, next_command: str) -> None:
             cells = [f"{value:.2f}" if known else "·" for value, known in zip(matrix[position], seen, strict=True)]
             table.add_row(escape(name), *cells)
         shown.print(table)
+    if distances.privacy:
+        spent = max(part["epsilon"] for part in distances.privacy.values())
+        delta = max(part["delta"] for part in distances.privacy.values())
+        shown.print(f"Spent:   epsilon {spent:.3g} at delta {delta:g}, at most, by each client (schema not counted).")
     shown.print(f"Next:    {escape(next_command)}")
 
 

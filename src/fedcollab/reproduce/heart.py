@@ -30,7 +30,7 @@ from fedcollab.scenarios.hospitals import SETTINGS
 
 SPLITS = {"full": 30, "quick": 3, "tiny": 1}
 ROUNDS = {"full": 100, "quick": 100, "tiny": 2}
-METHODS = ("hypothesis", "cross", "published", "label", "prototype")
+METHODS = ("hypothesis", "cross", "few-round", "label", "prototype")
 MEASURES = {"accuracy": "accuracy", "balanced_accuracy": "balanced accuracy", "auc": "AUC"}
 SHARE = 0.2
 SHORT = {"cleveland": "Cleveland", "hungarian": "Hungary", "switzerland": "Switzerland", "va": "VA Long Beach"}

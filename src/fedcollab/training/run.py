@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
@@ -16,9 +17,10 @@ from torch import nn
 from fedcollab.artefact import write_bytes
 from fedcollab.clients.data import ClientData
 from fedcollab.clients.schema import federate
-from fedcollab.errors import InputError, number
+from fedcollab.errors import FedcollabWarning, InputError, number
 from fedcollab.progress import Progress, silent
 from fedcollab.runtime.base import Runtime
+from fedcollab.threads import one_core_each
 from fedcollab.training.algorithms import Algorithm, make_algorithm
 from fedcollab.training.callbacks import Callback
 from fedcollab.training.checkpoint import Checkpoint, Snapshot, identity
@@ -27,7 +29,6 @@ from fedcollab.training.history import History, line
 from fedcollab.training.models import Factory, Network, name_model
 from fedcollab.training.result import MEASURES, TrainingResult, schema_of
 from fedcollab.training.rounds import Grouping, Measures, Round, Session, run_rounds
-from fedcollab.training.threads import one_core_each
 
 
 def train(
@@ -90,6 +91,13 @@ def train(
     assert schema is not None
     text = Network.describe(model_name, model_options or {}, schema.shape, len(schema.classes))
     network = Network(text, seed=seed)
+    if model_name == "resnet18" and network.weights_from == "seed" and "weights" not in (model_options or {}):
+        warnings.warn(
+            "no ImageNet weights for resnet18 are on this machine: it starts from random ones (say so with "
+            "model_options={'weights': 'none'}); or train a head on `encoders.encode_clients(clients)`",
+            FedcollabWarning,
+            stacklevel=2,
+        )
     setting = Setting(called, chosen.options(), text, float(lr), int(batch_size), int(local_epochs), int(seed))
     quantities = {name: int(federation.described[name]["quantity"]) for name in federation.names}
     session = Session(federation, setting, chosen, network, quantities, participation)

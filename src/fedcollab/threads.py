@@ -1,4 +1,4 @@
-"""Two cores, two clients at once: threads that share out the clients, each with PyTorch on one core.
+"""Two cores, two clients (or batches) at once: threads that share out the work, each with PyTorch on one core.
 
 PyTorch's own threads would split every small product, and spin while they wait for the next; threads of our own each
 take whole clients. PyTorch releases the interpreter's lock inside its operations, so the threads do run side by side.
