@@ -137,6 +137,8 @@ def test_a_silo_is_three_lines_and_a_key(tmp_path: Path) -> None:
         federation.admit(other, "north")
     with pytest.raises(InputError, match="must be a silo's public key"):
         federation.admit(read.key, "north")
+    with pytest.raises(InputError, match="without slashes"):
+        federation.admit(public, "../north")
     assert not federation.running
     assert not federation.stop()
 

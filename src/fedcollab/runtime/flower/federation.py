@@ -183,8 +183,7 @@ class Federation:
     def admit(self, key: Path, name: str) -> None:
         """Take a silo's public key in under a name; if the federation runs, at once."""
         content = keys.check_public_key(key)
-        if not name.strip() or "/" in name or name.startswith("."):
-            raise InputError(f"`name` (={name!r}) must be a name without slashes")
+        keys.check_name(name)
         target = self.folder / "silos" / f"{name}.pub"
         if target.exists() and target.read_bytes() != content:
             raise InputError(f"a silo `{name}` with another key is admitted already")
