@@ -22,7 +22,7 @@ pytest.importorskip("flwr")
 from fedcollab.runtime.flower import processes
 
 COMMAND = [sys.executable, "-c", "from fedcollab.cli import main; main()"]
-LIMIT = 300.0  # seconds for a command, on a machine that is busy with other things too
+LIMIT = 900.0  # seconds for a command, on a machine that is busy with other things too
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -137,6 +137,8 @@ def test_a_silo_is_three_lines_and_a_key(tmp_path: Path) -> None:
         federation.admit(other, "north")
     with pytest.raises(InputError, match="must be a silo's public key"):
         federation.admit(read.key, "north")
+    with pytest.raises(InputError, match="without slashes"):
+        federation.admit(public, "../north")
     assert not federation.running
     assert not federation.stop()
 
@@ -182,13 +184,7 @@ def test_processes_end_with_their_children(tmp_path: Path) -> None:
 
 
 def test_the_stand_in_starts_the_program_itself_where_nobody_is_warm(tmp_path: Path) -> None:
-    (tmp_path / "real.py").write_text("import sys; print('real', *sys.argv[1:])\n")
-    folder = warm.write_script(tmp_path / "bin", str(tmp_path / "nobody"), "real")
-    done = subprocess.run(
-        [folder / warm.PROGRAM, "--token", "t"],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
-    )
-    assert done.stdout == "real --token t\n"
+    folder = warm.write_script(tmp_path / "bin", str(tmp_path / "nobody"))
+    done = subprocess.run([folder / warm.PROGRAM, "--help"], capture_output=True, text=True, check=True, timeout=120)
+    assert "flwr-clientapp" in done.stdout
+    assert "--token" in done.stdout

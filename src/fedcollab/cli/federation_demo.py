@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -62,6 +63,7 @@ def demo(out: Path, rounds: int, seed: int) -> None:
         _run(out, "federation", "status", "federation")
         _run(out, "report", ".")
     finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # another Ctrl-C must not leave processes behind
         _run(out, "federation", "stop", "federation", check=False)
         for pid, since in started:
             processes.stop(pid, since, grace=3)

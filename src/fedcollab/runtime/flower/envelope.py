@@ -13,7 +13,7 @@ _BYTES, _ABOUT = "content", "about"
 
 @dataclass(frozen=True)
 class Envelope:
-    """`call` names the call: a silo that is asked the same one again has done it already."""
+    """A message for a silo; `call` names the call that it is part of, the same for every silo."""
 
     action: str
     name: str

@@ -27,8 +27,8 @@ from fedcollab.runtime.flower.commands import SEPARATOR
 from fedcollab.runtime.flower.config import read_toml
 
 CONNECTION = "federation"
-START = 60.0  # seconds for the SuperLink to listen
-COMMAND = 120.0  # seconds for one of Flower's commands
+START = 180.0  # seconds for the SuperLink to listen
+COMMAND = 300.0  # seconds for one of Flower's commands
 POLICY = Policy(wait=20.0)  # a silo that restarts is there again by then
 LOCAL = ("127.0.0.1", "localhost", "::1")
 
@@ -66,7 +66,7 @@ class Federation:
     port: int
     secure: bool = True
     deadline: float = 600.0
-    patience: float = 60.0
+    patience: float = 120.0
     policy: Policy = POLICY
 
     @classmethod
@@ -183,8 +183,7 @@ class Federation:
     def admit(self, key: Path, name: str) -> None:
         """Take a silo's public key in under a name; if the federation runs, at once."""
         content = keys.check_public_key(key)
-        if not name.strip() or "/" in name or name.startswith("."):
-            raise InputError(f"`name` (={name!r}) must be a name without slashes")
+        keys.check_name(name)
         target = self.folder / "silos" / f"{name}.pub"
         if target.exists() and target.read_bytes() != content:
             raise InputError(f"a silo `{name}` with another key is admitted already")

@@ -23,7 +23,7 @@ from fedcollab.runtime.flower.envelope import Answer, Envelope
 from fedcollab.runtime.message import Message, pack, receive
 
 DEADLINE = 600.0  # seconds for one call, from sending the first message to the last reply
-PATIENCE = 60.0  # seconds for the silos to be there
+PATIENCE = 120.0  # seconds for the silos to be there
 POLL = 0.3
 HELLO = "hello"
 

@@ -100,6 +100,12 @@ def make_silo_key(path: Path, comment: str) -> Path:
     return public_path
 
 
+def check_name(name: str) -> None:
+    """A silo's name is also a file's name."""
+    if not name.strip() or "/" in name or "\\" in name or name.startswith("."):
+        raise InputError(f"`name` (={name!r}) must be a name without slashes that does not begin with a dot")
+
+
 def check_public_key(path: Path) -> bytes:
     """A silo's public key, or one clear line."""
     from cryptography.exceptions import UnsupportedAlgorithm

@@ -39,6 +39,7 @@ class Invitation:
 def init(folder: Path, name: str, data: Path, label: str | None, invitation: Path | None) -> tuple[Path, Path | None]:
     """Write silo.toml and make the key pair; the config, and the public key for the coordinator where one is needed."""
     config = folder / "silo.toml"
+    keys.check_name(name)
     if config.exists():
         raise InputError(f"`{config}` exists; edit it, or give another folder")
     secure = True

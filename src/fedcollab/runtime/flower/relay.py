@@ -22,7 +22,7 @@ from fedcollab.runtime.flower.channel import Channel, Closed
 from fedcollab.runtime.flower.grid import Returned
 from fedcollab.runtime.message import Message, pack
 
-START = 120.0  # seconds for the run's ServerApp to call back
+START = 300.0  # seconds for the run's ServerApp to call back
 MARGIN = 60.0  # seconds beyond a call's deadline, for the answer to come through
 
 
@@ -37,7 +37,7 @@ class Relayed(Runtime):
         *,
         names: list[str] | None = None,
         deadline: float = 600.0,
-        patience: float = 60.0,
+        patience: float = 120.0,
         policy: Policy | None = None,
     ) -> None:
         self._channel, self._limit = channel, deadline + MARGIN
