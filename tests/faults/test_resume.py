@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from fedcollab.clients import ClientData
+from fedcollab.clients.schema import prepare
 from fedcollab.distances import Distances, estimate_distances
 from fedcollab.distances.complete import complete, missing_pairs
-from fedcollab.clients.schema import prepare
 from fedcollab.errors import FedcollabWarning, Paused
 from fedcollab.pipeline import FedCollab
 from fedcollab.report import write

@@ -78,7 +78,7 @@ def write(path: Path, absences: Sequence[Absence]) -> None:
 
 
 def read(folder: Path) -> list[Absence]:
-    """What a run directory and its trainings list, in order of time; a line that a killed process cut short is left out."""
+    """What a run directory and its trainings list, in order of time; a line cut short by a kill is left out."""
     found: list[Absence] = []
     for path in (folder / FILE, *sorted(folder.glob(f"training/*/{FILE}"))):
         for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
