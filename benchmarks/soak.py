@@ -284,6 +284,7 @@ def main() -> None:
     if asked.nursery:
         nursery()
         return
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended from outside"))  # not without ending the silos
     warnings.simplefilter("ignore", FedcollabWarning)
     wrong: list[str] = []
     rows: list[Row] = []
