@@ -53,12 +53,12 @@ Row = dict[str, float]
 
 
 def make_client(index: int) -> ClientData:
-    """Two Gaussian classes in four dimensions; every other client has the labels swapped."""
+    """Two Gaussian classes in four dimensions; every other client has the labels swapped; a fold has enough of each label."""
     rng = np.random.default_rng(index)
-    y = np.arange(120) % 2
-    x = rng.normal(0, 1, (120, 4)) + np.outer(2 * y - 1, [1.5, 0, 0, 0])
+    y = np.arange(200) % 2
+    x = rng.normal(0, 1, (200, 4)) + np.outer(2 * y - 1, [1.5, 0, 0, 0])
     y = y if index % 2 else 1 - y
-    return ClientData(f"silo{index:02d}", x[:80], y[:80], x[80:], y[80:])
+    return ClientData(f"silo{index:02d}", x[:160], y[:160], x[160:], y[160:])
 
 
 def nursery() -> None:
