@@ -53,7 +53,7 @@ Row = dict[str, float]
 
 
 def make_client(index: int) -> ClientData:
-    """Two Gaussian classes in four dimensions; every other client has the labels swapped; a fold has enough of each label."""
+    """Two Gaussian classes in four dimensions; every other client has the labels swapped. Folds have enough of both."""
     rng = np.random.default_rng(index)
     y = np.arange(200) % 2
     x = rng.normal(0, 1, (200, 4)) + np.outer(2 * y - 1, [1.5, 0, 0, 0])
