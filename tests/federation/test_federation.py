@@ -151,6 +151,7 @@ def test_only_what_silos_need_is_reachable(running: Running) -> None:
         with pytest.raises(urllib.error.HTTPError) as refused:
             urllib.request.urlopen(urllib.request.Request(address, b"", kind), context=trust, timeout=60)
         assert refused.value.code == code
+        refused.value.close()
     with pytest.raises(urllib.error.URLError, match="CERTIFICATE_VERIFY_FAILED"):
         urllib.request.urlopen(f"https://127.0.0.1:{federation.port}/", timeout=60)
 
@@ -160,7 +161,7 @@ def test_an_existing_flower_app_trains_inside_coalitions(running: Running) -> No
     app = Path(__file__).parents[2] / "examples" / "flower-coalitions"
     (started,) = federation.flwr(["run", str(app), "federation"])
     look = ["list", "federation", "--run-id", str(started["run-id"])]
-    assert wait_for(lambda: "finished" in json.dumps(federation.flwr(look)), 300)
+    assert wait_for(lambda: federation.flwr(look)[0]["runs"][0]["status"].startswith("finished"), 300)
     log = (running.folder / "superlink.log").read_text(errors="replace")
     models = json.loads(log.partition("MODELS ")[2].splitlines()[0])
     expected = [fedavg([c for c in running.clients if c.name in members]) for members in COALITIONS]

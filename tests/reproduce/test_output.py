@@ -27,6 +27,9 @@ def test_a_table_shows_the_difference() -> None:
     text = table.markdown()
     assert "| local | 81.00 (1.41) | 86.05 (0.28) | -5.05† |" in text
     assert "| ours | 90.00 |  |  |" in text
+    alone = Table("T", ("C", "Acc"), [("0", Figure((80.0, 82.0)))]).markdown()
+    assert "| C | Acc |\n" in alone
+    assert "| 0 | 81.00 (1.41) |\n" in alone
     assert [record.get("far") for record in table.records()] == [True, None]
 
 

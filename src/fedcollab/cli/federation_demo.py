@@ -26,7 +26,7 @@ LIMIT = 1800.0  # seconds for one command
 @click.option(
     "--out", type=click.Path(path_type=Path), default=Path("runs/federation"), show_default=True, help="Folder."
 )
-@click.option("--rounds", default=5, show_default=True, help="Rounds of training, each of five local epochs.")
+@click.option("--rounds", default=3, show_default=True, help="Rounds of training, each of five local epochs.")
 @click.option("--seed", default=0, show_default=True, help="Everything random is derived from it.")
 def demo(out: Path, rounds: int, seed: int) -> None:
     """All stages between real processes on this machine: four hospitals, TLS, authenticated silos."""
@@ -55,7 +55,7 @@ def demo(out: Path, rounds: int, seed: int) -> None:
             started.append((pid, processes.born(pid)))
         _say("Who should train with whom? The silos' data stay where they are.")
         _run(out, "estimate", "--on", "federation", "--seed", str(seed), "-o", "distances.json")
-        _run(out, "solve", "distances.json", "--C", "auto", "-o", "collaboration.json")
+        _run(out, "solve", "distances.json", "--C", "10", "-o", "collaboration.json")
         _say("The partners look at the report and agree. Then each coalition trains; alone, for comparison.")
         how = ["--model", "logistic", "--rounds", str(rounds), "--local-epochs", "5", "--seed", str(seed)]
         for way, coalitions in (("local", "local"), ("coalitions", "collaboration.json")):

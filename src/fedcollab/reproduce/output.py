@@ -71,7 +71,10 @@ Entry = str | int | float | Figure | None
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of entries; a `Figure` takes three columns: ours, the paper's, the difference. `key` names it in files."""
+    """Rows of entries; figures that the paper has too take three columns: ours, the paper's, the difference.
+
+    `key` names the table in files.
+    """
 
     title: str
     columns: tuple[str, ...]
@@ -86,7 +89,7 @@ class Table:
 
     def flat(self) -> tuple[list[str], list[list[str]]]:
         """Columns and rows of text."""
-        wide = [any(isinstance(row[at], Figure) for row in self.rows) for at in range(len(self.columns))]
+        wide = [any(_compared(row[at]) for row in self.rows) for at in range(len(self.columns))]
         heads = [
             head
             for name, three in zip(self.columns, wide, strict=True)
@@ -96,7 +99,8 @@ class Table:
         for row in self.rows:
             line: list[str] = []
             for entry, three in zip(row, wide, strict=True):
-                line += entry.cells() if isinstance(entry, Figure) else [_text(entry), *[""] * (2 * three)]
+                cells = entry.cells() if isinstance(entry, Figure) else [_text(entry), "", ""]
+                line += cells if three else cells[:1]
             body.append(line)
         return heads, body
 
@@ -183,6 +187,10 @@ def as_csv(records: Sequence[dict[str, Any]]) -> str:
     writer.writeheader()
     writer.writerows(records)
     return text.getvalue()
+
+
+def _compared(entry: Entry) -> bool:
+    return isinstance(entry, Figure) and entry.paper is not None
 
 
 def _spread(mean: float, deviation: float | None, digits: int) -> str:
