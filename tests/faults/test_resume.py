@@ -14,13 +14,15 @@ import numpy as np
 import pytest
 
 from fedcollab.clients import ClientData
+from fedcollab.clients.schema import prepare
 from fedcollab.distances import Distances, estimate_distances
 from fedcollab.distances.complete import complete, missing_pairs
-from fedcollab.errors import FedcollabWarning
+from fedcollab.errors import FedcollabWarning, Paused
 from fedcollab.pipeline import FedCollab
 from fedcollab.report import write
 from fedcollab.runtime import Wire
-from fedcollab.runtime.absence import Policy
+from fedcollab.runtime.absence import FILE, Absence, Policy, read
+from fedcollab.runtime.absence import write as write_absences
 from fedcollab.training import TrainingResult, checkpoint, train
 
 SMALL = {"model_options": {"widths": [8]}, "lr": 0.1}
@@ -118,6 +120,37 @@ def test_another_training_is_not_gone_on_with(clients: list[ClientData], tmp_pat
     (tmp_path / checkpoint.FILE).write_bytes(b"broken")
     with pytest.warns(FedcollabWarning, match="cannot be used .* starts over"):
         train(clients, TYPES, rounds=4, run_dir=tmp_path, **SMALL)
+
+
+def test_an_unfinished_training_waits_for_who_began_it(clients: list[ClientData], tmp_path: Path) -> None:
+    """A client that is away when training is started again must not cost the rounds that it took part in."""
+
+    class Stop(Exception):
+        pass
+
+    def stop(done: int, total: int) -> None:
+        if done == 2:
+            raise Stop
+
+    calm = train(Wire(clients), TYPES, rounds=4, **SMALL)
+    with pytest.raises(Stop):
+        train(Wire(clients), TYPES, rounds=4, run_dir=tmp_path, progress=stop, **SMALL)
+    without = Wire(clients)
+    prepare(without)
+    without.leave_out({"b": "not connected in 5 s"})
+    with pytest.raises(Paused, match=r"unfinished training with clients that are not there now: `b` \(not connected"):
+        train(without, TYPES, rounds=4, run_dir=tmp_path, **SMALL)
+    result = train(Wire(clients), TYPES, rounds=4, run_dir=tmp_path, **SMALL)
+    np.testing.assert_array_equal(result.models["last"], calm.models["last"])
+    assert [row["round"] for row in result.history] == [row["round"] for row in calm.history]
+
+
+def test_a_report_names_who_was_absent_from_a_training(tmp_path: Path) -> None:
+    """Over silos a training is a command of its own, which lists absences in its own folder."""
+    times = {".": "2026-11-16T10:00:00", "training/coalitions": "2026-11-16T09:00:00"}
+    for folder, when in times.items():
+        write_absences(tmp_path / folder / FILE, [Absence(when, "train", 3, "north", "silent", "no answer")])
+    assert [each.time for each in read(tmp_path)] == sorted(times.values())
 
 
 def test_missing_pairs_are_measured_when_the_client_is_back(clients: list[ClientData], faulty: Any) -> None:

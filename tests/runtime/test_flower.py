@@ -188,3 +188,23 @@ def test_the_stand_in_starts_the_program_itself_where_nobody_is_warm(tmp_path: P
     done = subprocess.run([folder / warm.PROGRAM, "--help"], capture_output=True, text=True, check=True, timeout=120)
     assert "flwr-clientapp" in done.stdout
     assert "--token" in done.stdout
+
+
+def test_a_silo_that_is_back_too_early_asks_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The SuperLink takes a killed silo to be there until it misses its heartbeats, and refuses it so long."""
+    import httpx
+
+    from fedcollab.runtime.flower import supernode
+
+    monkeypatch.setattr(supernode, "AGAIN", 0.0)
+    answers = [412, 412, 200, 401]
+
+    def activate(address: str) -> str:
+        status = answers.pop(0)
+        httpx.Response(status, request=httpx.Request("POST", address)).raise_for_status()
+        return address
+
+    assert supernode.patient(activate)("http://here") == "http://here"
+    with pytest.raises(httpx.HTTPStatusError, match="401"):
+        supernode.patient(activate)("http://here")  # a stranger is refused once and for all
+    assert answers == []

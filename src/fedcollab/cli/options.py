@@ -148,8 +148,12 @@ def open_source(
     drop: tuple[str, ...],
     on: Path | None,
     names: list[str] | None = None,
+    journal: Path | None = None,
 ) -> Iterator[tuple[list[ClientData] | Runtime, dict[str, Any]]]:
-    """The clients of a scenario, of a folder, or of a federation that runs; and the settings that they bring."""
+    """The clients of a scenario, of a folder, or of a federation that runs; and the settings that they bring.
+
+    journal   the folder where a federation lists who was absent, from the very beginning
+    """
     if on is None:
         yield find_clients(scenario, clients, label, drop)
         return
@@ -159,7 +163,7 @@ def open_source(
         from fedcollab.runtime.flower import connect
     except ImportError:
         raise InputError("`--on` needs Flower: pip install 'fedcollab[flower]'") from None
-    with connect(on, names=names) as federation:
+    with connect(on, names=names, journal=journal) as federation:
         yield federation, {}
 
 

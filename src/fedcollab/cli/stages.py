@@ -111,7 +111,7 @@ def estimate(
     from fedcollab.runtime import Runtime, connect
 
     with (
-        options.open_source(scenario, clients, label, drop, on) as (found, brought),
+        options.open_source(scenario, clients, label, drop, on, journal=out.parent) as (found, brought),
         bar("distances", quiet=quiet or as_json) as progress,
     ):
         settings = with_defaults(settings, brought)
@@ -132,9 +132,12 @@ def estimate(
                 progress=progress,
                 **protection,
             )
-        if isinstance(found, Runtime) and found.schema is not None:
-            begin_run(out.parent, found, settings)
-    distances.save(out)
+        federation = found if isinstance(found, Runtime) and found.schema is not None else None
+        if federation is not None:
+            keep_schema(out.parent, federation)
+        distances.save(out)
+        if federation is not None:  # silos are asked again: whatever they answer, the distances are not lost
+            begin_run(out.parent, federation, settings)
     if as_json:
         options.print_json(options.read_json(out))
     else:
@@ -184,7 +187,7 @@ def train(
     ends = ("local", "global")
     groups: Any = coalitions if coalitions in ends else Collaboration.load(coalitions).coalitions
     names = None if coalitions in ends else [str(name) for members in groups for name in members]
-    with options.open_source(scenario, clients, label, drop, on, names) as (found, brought):
+    with options.open_source(scenario, clients, label, drop, on, names, journal=out) as (found, brought):
         settings = with_defaults(settings, brought)
         shape = {key: settings.pop(key) for key in ("scale", "test_share")}
         if isinstance(found, Runtime):
@@ -251,15 +254,21 @@ def begin_run(folder: Path, federation: Runtime, settings: dict[str, Any]) -> No
 
     Over silos a stage is a run of its own, so the folder is made stage by stage.
     """
-    from fedcollab.artefact import write_bytes
     from fedcollab.membership.federation import said
     from fedcollab.store import RunDirectory, command, now, versions
+
+    keep_schema(folder, federation)
+    asked = {"settings": settings, "command": command(), "started": now(), "versions": versions()}
+    RunDirectory(folder).write_config({**asked, "clients": said(federation)})
+
+
+def keep_schema(folder: Path, federation: Runtime) -> None:
+    """What the federation agreed on, and a list of who was absent."""
+    from fedcollab.artefact import write_bytes
 
     assert federation.schema is not None
     federation.keep_journal(folder)
     write_bytes(folder / "schema.json", (federation.schema.to_json() + "\n").encode())
-    asked = {"settings": settings, "command": command(), "started": now(), "versions": versions()}
-    RunDirectory(folder).write_config({**asked, "clients": said(federation)})
 
 
 def adopt_schema(federation: Runtime, folders: list[Path]) -> None:

@@ -78,15 +78,15 @@ def write(path: Path, absences: Sequence[Absence]) -> None:
 
 
 def read(folder: Path) -> list[Absence]:
-    """What a run directory lists; a line that a killed process cut short is left out."""
-    path = folder / FILE
+    """What a run directory and its trainings list, in order of time; a line cut short by a kill is left out."""
     found: list[Absence] = []
-    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
-        try:
-            found.append(Absence(**json.loads(line)))
-        except (ValueError, TypeError):
-            continue
-    return found
+    for path in (folder / FILE, *sorted(folder.glob(f"training/*/{FILE}"))):
+        for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+            try:
+                found.append(Absence(**json.loads(line)))
+            except (ValueError, TypeError):
+                continue
+    return sorted(found, key=lambda absence: absence.time)
 
 
 def words(absences: Sequence[Absence]) -> list[str]:

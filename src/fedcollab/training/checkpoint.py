@@ -25,7 +25,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedcollab.artefact import write_bytes
-from fedcollab.errors import FedcollabWarning, InputError
+from fedcollab.errors import FedcollabWarning, InputError, Paused
+from fedcollab.runtime.absence import reasons
 from fedcollab.runtime.message import Message, pack, unpack
 from fedcollab.training.hooks import State
 
@@ -92,8 +93,11 @@ class Checkpoint:
         ended = time.monotonic()
         self._due = ended + max(EVERY, (ended - started) / SHARE)
 
-    def read(self) -> Snapshot | None:
-        """The snapshot to go on from; one of another training is left, with a word about it."""
+    def read(self, left_out: Mapping[str, str] | None = None) -> Snapshot | None:
+        """The snapshot to go on from; one of another training is left, with a word about it.
+
+        If only the clients are others, and some are left out now, it pauses: they may come back to what they began.
+        """
         self._due = time.monotonic() + EVERY
         if not self.path.exists():
             return None
@@ -109,6 +113,13 @@ class Checkpoint:
             return None
         wanted = json.loads(_text(self.settings))
         differing = [key for key in wanted if settings.get(key) != wanted[key]] or ["clients or data"]
+        began = {name for name in left_out or {} if name in content["assignment"]}
+        if began and differing == ["clients or data"]:
+            raise Paused(
+                f"`{self.folder}` holds an unfinished training with clients that are not there now: "
+                f"{reasons({name: why for name, why in (left_out or {}).items() if name in began})}; "
+                f"to train without them, remove {self.path.name}"
+            )
         warnings.warn(
             f"`{self.folder}` held an unfinished training with other settings ({', '.join(differing)}); starts over",
             FedcollabWarning,

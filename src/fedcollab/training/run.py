@@ -110,7 +110,7 @@ def train(
         said = json.dumps([quantities, getattr(grouping, "coalitions", None)], sort_keys=True)
         of_run = identity(settings, said, schema.to_json(), session.initial.numpy().tobytes())
         checkpoint = Checkpoint(Path(run_dir), settings, of_run, always=federation.lasting)
-        resumed = checkpoint.read()
+        resumed = checkpoint.read(federation.left_out)
         history = _history(Path(run_dir), resumed)
         earlier |= {} if resumed is None else resumed.spent
 

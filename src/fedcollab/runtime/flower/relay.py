@@ -39,6 +39,7 @@ class Relayed(Runtime):
         deadline: float = 600.0,
         patience: float = 120.0,
         policy: Policy | None = None,
+        journal: Path | None = None,
     ) -> None:
         self._channel, self._limit = channel, deadline + MARGIN
         channel.send({"names": names, "deadline": deadline, "patience": patience})
@@ -47,6 +48,8 @@ class Relayed(Runtime):
             raise InputError(welcome["error"])
         found = welcome["names"]
         super().__init__(names or found, policy or Policy(deadline=deadline))
+        if journal is not None:
+            self.keep_journal(journal)
         if len(found) < 2:
             raise InputError(f"{len(found)} silo(s) are connected; at least 2 are needed")
         self.begin_without({name: f"not connected in {patience:.0f} s" for name in self.names if name not in found})
@@ -81,11 +84,13 @@ def connect(
     names: list[str] | None = None,
     deadline: float | None = None,
     patience: float | None = None,
+    journal: Path | None = None,
 ) -> Iterator[Relayed]:
     """One Flower run over a federation that is started, as a Runtime; the run ends with the block.
 
     names      the silos to work with; default: all that are admitted, or in an insecure federation all connected
     deadline   seconds for one round; default: what federation.toml says. So too `patience`, for silos to connect
+    journal    the folder where absences are listed from the beginning, silos that did not connect included
     """
     from fedcollab.runtime.flower.federation import Federation
 
@@ -98,6 +103,7 @@ def connect(
             deadline=deadline or federation.deadline,
             patience=patience or federation.patience,
             policy=federation.policy,
+            journal=journal,
         )
 
 

@@ -1,0 +1,76 @@
+"""A silo that misbehaves when told to: `fedcollab silo start`, but what it answers passes `disturb` on its way out.
+
+`faults.json` beside silo.toml lists [action, round or null, fault]; it is read for every message.
+
+    hang       stay silent, as a silo that computes for long; go on when the file no longer says so
+    garbage    bytes that are no message
+    nan        the first array of floats, all NaN
+    shape      the same with an axis more
+
+A message that meets a fault leaves a file `met-ACTION-ROUND-FAULT`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedcollab.runtime.flower import node, warm
+from fedcollab.runtime.guard import Guard, Served
+from fedcollab.runtime.message import pack, unpack
+
+serve = Guard.serve
+FILE = "faults.json"
+
+
+def main() -> None:
+    config = Path(sys.argv[1]).absolute()
+    line, env = node.command(config)
+    home = Path(env["FLWR_HOME"])
+    address = str(home / "warm")
+    env["PATH"] = os.pathsep.join([str(warm.write_script(home / "bin", address)), env["PATH"]])
+    if os.fork() == 0:
+        os.environ.update(env)
+
+        def disturbed(guard: Guard, action: str, content: bytes, *rest: Any, **more: Any) -> Served:
+            return disturb(config.parent, action, content, lambda: serve(guard, action, content, *rest, **more))
+
+        Guard.serve = disturbed  # type: ignore[method-assign]
+        sys.argv = ["warm", address]
+        warm.main()
+        os._exit(0)
+    os.execve(line[0], line, env)
+
+
+def disturb(folder: Path, action: str, content: bytes, answer: Any) -> Served:
+    number = unpack(content).get("round")
+    fault = planned(folder, action, number)
+    if fault is not None:
+        (folder / f"met-{action}-{number}-{fault}").touch()
+    while fault == "hang" and planned(folder, action, number) == "hang":
+        time.sleep(0.2)
+    served: Served = answer()
+    if fault == "garbage":
+        return replace(served, content=b"\x00\xff not a message")
+    if fault in ("nan", "shape"):
+        message = unpack(served.content)
+        key = next(k for k, v in message.items() if isinstance(v, np.ndarray) and v.dtype.kind == "f")
+        spoilt = np.full_like(message[key], np.nan) if fault == "nan" else message[key][..., None]
+        return replace(served, content=pack({**message, key: spoilt}))
+    return served
+
+
+def planned(folder: Path, action: str, number: int | None) -> str | None:
+    listed = json.loads((folder / FILE).read_text()) if (folder / FILE).exists() else []
+    return next((fault for a, n, fault in listed if (a, n) == (action, number)), None)
+
+
+if __name__ == "__main__":
+    main()
