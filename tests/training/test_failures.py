@@ -96,7 +96,7 @@ def test_bad_models(clients: list[ClientData], model, options: dict, message: st
         ({"evaluate_every": 0}, r"`evaluate_every` \(=0\)"),
         ({"early_stop": 0}, r"`early_stop` \(=0\)"),
         ({"early_stop": 3, "evaluate_every": None}, "`early_stop` needs evaluations"),
-        ({"runtime": "wires"}, r"`runtime` \(='wires'\) must be one of: vectorised, wire"),
+        ({"runtime": "wires"}, r"`runtime` \(='wires'\) must be one of: flower-simulation, vectorised, wire"),
     ],
 )
 def test_bad_settings(clients: list[ClientData], changed: dict, message: str) -> None:
