@@ -10,7 +10,7 @@ ifneq ($(wildcard $(SHARED)),)
 export FEDCOLLAB_DATA ?= $(SHARED)
 endif
 
-.PHONY: demo test test-slow test-federation federation-demo lint bench docs clean browser data
+.PHONY: demo test test-slow test-federation test-faults federation-demo lint bench docs clean browser data
 
 demo: .venv/installed
 	$(BIN)/fedcollab demo --out runs/demo
@@ -26,7 +26,10 @@ federation-demo: .venv/installed
 	$(BIN)/fedcollab federation demo --out runs/federation
 
 test-federation: .venv/installed-dev
-	$(BIN)/pytest -q tests/federation -m federation
+	$(BIN)/pytest -q tests/federation -m "federation and not faults"
+
+test-faults: .venv/installed-dev
+	$(BIN)/pytest -q tests/federation -m faults
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check .

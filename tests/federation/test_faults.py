@@ -36,6 +36,8 @@ SAME = {"rtol": 0, "atol": 1e-5}
 DEADLINE = 60  # seconds; a killed silo costs a stage as many
 WEST = "west"
 
+pytestmark = pytest.mark.faults
+
 
 class Shaky:
     """The federation, with a silo that does as it is told."""
