@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import sqlite3
 import ssl
+import subprocess
+import sys
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -162,7 +164,8 @@ def test_an_existing_flower_app_trains_inside_coalitions(running: Running) -> No
     (started,) = federation.flwr(["run", str(app), "federation"])
     look = ["list", "federation", "--run-id", str(started["run-id"])]
     assert wait_for(lambda: federation.flwr(look)[0]["runs"][0]["status"].startswith("finished"), 300)
-    log = (running.folder / "superlink.log").read_text(errors="replace")
+    show = [Path(sys.executable).with_name("flwr"), "log", str(started["run-id"]), "federation", "--show"]
+    log = subprocess.run(show, env=federation.env(), capture_output=True, text=True, timeout=300, check=True).stdout
     models = json.loads(log.partition("MODELS ")[2].splitlines()[0])
     expected = [fedavg([c for c in running.clients if c.name in members]) for members in COALITIONS]
     np.testing.assert_allclose(models, expected, rtol=0, atol=1e-6)
