@@ -29,7 +29,7 @@ def main() -> None:
     started = []
     with tempfile.TemporaryDirectory(prefix="fedcollab-") as folder:
         root = Path(folder)
-        clients = scenarios.make("digits", clients=SILOS).clients
+        clients = scenarios.make("digits", clients=SILOS, quantity=100, test=20).clients
         federation = Federation.init(root / "federation", "127.0.0.1", processes.free_port())
         try:
             for client in clients:
