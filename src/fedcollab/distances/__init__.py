@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fedcollab.distances.result import Distances
+from fedcollab.lazy import lazily
 
 if TYPE_CHECKING:
     from fedcollab.distances.check import EncoderCheck, check_encoder
@@ -14,17 +14,14 @@ if TYPE_CHECKING:
 
 __all__ = ["METHODS", "Distances", "EncoderCheck", "check_encoder", "estimate_distances", "estimate_newcomer"]
 
-_HOME = {
-    "EncoderCheck": "fedcollab.distances.check",
-    "METHODS": "fedcollab.distances.estimate",
-    "check_encoder": "fedcollab.distances.check",
-    "estimate_distances": "fedcollab.distances.estimate",
-    "estimate_newcomer": "fedcollab.distances.newcomer",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """PyTorch is imported when something is estimated, not when a saved `Distances` is read."""
-    if name not in _HOME:
-        raise AttributeError(f"module 'fedcollab.distances' has no attribute {name!r}")
-    return getattr(import_module(_HOME[name]), name)
+# PyTorch is imported when something is estimated, not when a saved `Distances` is read.
+__getattr__ = lazily(
+    __name__,
+    {
+        "EncoderCheck": "check",
+        "METHODS": "estimate",
+        "check_encoder": "check",
+        "estimate_distances": "estimate",
+        "estimate_newcomer": "newcomer",
+    },
+)

@@ -12,8 +12,9 @@ function that the wire runtime calls. Needs `pip install 'fedcollab[flower]'`.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from fedcollab.lazy import lazily
 
 if TYPE_CHECKING:
     from fedcollab.runtime.flower.coalition import CoalitionGrid
@@ -23,16 +24,13 @@ if TYPE_CHECKING:
 
 __all__ = ["CoalitionGrid", "Flower", "connect", "own_data", "own_model"]
 
-_HOMES = {
-    "CoalitionGrid": "coalition",
-    "Flower": "grid",
-    "connect": "relay",
-    "own_data": "config",
-    "own_model": "config",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+__getattr__ = lazily(
+    __name__,
+    {
+        "CoalitionGrid": "coalition",
+        "Flower": "grid",
+        "connect": "relay",
+        "own_data": "config",
+        "own_model": "config",
+    },
+)
