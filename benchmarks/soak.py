@@ -279,6 +279,7 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=2, help="a stage")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--deadline", type=float, default=60.0, help="seconds for one round")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="work in DIR, and leave it there")
     parser.add_argument("--nursery", action="store_true", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.nursery:
@@ -289,7 +290,8 @@ def main() -> None:
     wrong: list[str] = []
     rows: list[Row] = []
     begun = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="soak-") as folder:
+    with contextlib.ExitStack() as stack:
+        folder = asked.keep or stack.enter_context(tempfile.TemporaryDirectory(prefix="soak-"))
         soak = Soak(Path(folder), asked.silos, asked.seed, asked.deadline)
         try:
             soak.start()

@@ -8,7 +8,9 @@ import ssl
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -208,3 +210,29 @@ def test_a_silo_that_is_back_too_early_asks_again(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(httpx.HTTPStatusError, match="401"):
         supernode.patient(activate)("http://here")  # a stranger is refused once and for all
     assert answers == []
+
+
+def test_a_reply_broken_off_is_given_up_at_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The silo died while it sent: Flower's own grid, with a SuperLink that has the reply's name but not its bytes."""
+    from flwr.proto.message_pb2 import Message, Metadata, ObjectTree, PullObjectResponse
+    from flwr.proto.runtime_pb2 import PullAppMessagesResponse
+    from flwr.superlink.grid import HttpGrid
+
+    from fedcollab.runtime.flower.grid import SILENT, uploads_until
+
+    class Link:
+        PullMessages = staticmethod(
+            lambda _: PullAppMessagesResponse(
+                messages_list=[Message(metadata=Metadata(message_id="reply", reply_to_message_id="asked"))],
+                message_object_trees=[ObjectTree(object_id="reply")],
+            )
+        )
+        PullObject = staticmethod(lambda _: PullObjectResponse(object_found=True, object_available=False))
+
+    grid = HttpGrid(token="any", insecure=True)
+    monkeypatch.setattr(HttpGrid, "_runtime_client", Link)
+    monkeypatch.setattr(grid, "_run", SimpleNamespace(run_id=1))
+    with uploads_until(grid, time.monotonic()):
+        (reply,) = grid.pull_messages(["asked"])
+    assert reply.metadata.reply_to_message_id == "asked"
+    assert reply.error.code in SILENT
