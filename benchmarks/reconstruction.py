@@ -73,7 +73,12 @@ def from_cross(heard: dict[str, tuple[Message, Message]], victim: str, count: in
     member, sums = [], []
     for (pair, _, repeat, fold), row in zip(part.models(), moved, strict=True):
         size, side = part.sizes[pair], 1 if part.targets[pair] else -1
-        train, _ = folding.split(folding.order(part.seed, victim, repeat, count), part.folds, fold, size)
+        train, _ = folding.split(
+            folding.order(part.seed, victim, repeat, np.zeros(count), part.folds, part.label_counts),
+            part.folds,
+            fold,
+            size,
+        )
         member.append(np.isin(np.arange(count), train).astype(float))
         sums.append(side * row[0, :-1] * size * part.scales[pair] / 0.5)
     return np.linalg.lstsq(np.array(member), np.array(sums), rcond=None)[0]
@@ -133,7 +138,7 @@ def attack(clients: list[ClientData], public: list[ClientData], count: int) -> d
             score(candidates, *(part[train] for part in strangers)),
         )
     }
-    heard = listen(clients, client.name, method="cross", rounds=1, replicates=0)
+    heard = listen(clients, client.name, method="cross", rounds=1, replicates=0, label_counts="drawn")
     candidates = from_cross(heard, client.name, len(client.y))
     found["cross"] = (score(candidates, *own), score(candidates, *strangers))
     for name, least in (("few-round", 1), ("floor", count)):

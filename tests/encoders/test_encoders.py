@@ -58,7 +58,7 @@ def test_wire_equals_vectorised_and_no_message_holds_features_or_weights(images)
     sent = []
     wire = Wire(images, spy=lambda action, name, message, reply: sent.append((action, unpack(message), unpack(reply))))
     encoder = nn.Sequential(nn.Flatten(), nn.Linear(192, 7))
-    options = {"encoder": encoder, "rounds": 3, "folds": 2}
+    options = {"encoder": encoder, "method": "cross", "rounds": 3, "folds": 2}
     np.testing.assert_allclose(
         estimate_distances(wire, **options).raw, estimate_distances(images, **options).raw, atol=1e-6
     )
@@ -125,7 +125,7 @@ def test_schemas_with_encoders_read_back(images) -> None:
 
 def test_a_prepared_federation_keeps_its_encoder_until_another_is_asked_for(images) -> None:
     federation = federate(images, encoder=rows)
-    assert estimate_distances(federation, rounds=2).settings["encoder"].startswith("rows")
+    assert estimate_distances(federation, replicates=2).settings["encoder"].startswith("rows")
     assert "encoder" not in estimate_distances(federation, rounds=2, encoder="none").settings
     assert federation.schema.width == 192
 
@@ -267,7 +267,7 @@ def test_efficientnet_with_folded_norms_equals_the_plain_network() -> None:
 @pytest.mark.parametrize(("channels", "shape"), [(1, (1, 8, 8)), (3, (3, 8, 8))])
 def test_efficientnet_takes_small_images_grey_or_colour(channels, shape) -> None:
     clients = [pictures(name, 6, channels=channels) for name in "ab"]
-    found = estimate_distances(clients, encoder="efficientnet-lite0:size=32", rounds=2, folds=2)
+    found = estimate_distances(clients, encoder="efficientnet-lite0:size=32", folds=2)
     assert np.isfinite(found.raw).all()
     assert find("efficientnet-lite0:size=32").checksum == find("efficientnet-lite0:size=64").checksum
 

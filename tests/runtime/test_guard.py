@@ -271,7 +271,7 @@ def test_the_same_question_gets_the_same_noise(kept: Any) -> None:
     pytest.importorskip("opacus")
     guarded = kept(require_privacy=Privacy(1.0, 1e-5), min_samples=1)
     prepare(guarded)
-    plan = {"seed": 0, "width": 4, "folds": 2, "classes": 2, "min_samples": 1}
+    plan = {"seed": 0, "width": 4, "folds": 2, "classes": 2, "min_samples": 1, "label_counts": "drawn"}
     ask = pack({**plan, "privacy": {"noise": 20.0, "epsilon": 1.0, "delta": 1e-5, "clip": 2.0}})
     first, again = (real("few-moments", "a", ask) for real in [guarded._serve] * 2)
     assert first == again

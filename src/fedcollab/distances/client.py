@@ -44,6 +44,7 @@ class Part:
     targets: list[int]
     scales: list[float]
     min_samples: int = 1
+    label_counts: str = "drawn"
 
     @classmethod
     def of(cls, message: Message) -> Part:
@@ -187,4 +188,4 @@ def _groups(part: Part, device: str) -> list[tuple[tuple[int, int, int], Tensor,
 
 
 def _order(part: Part, silo: Silo, repeat: int) -> folding.Ints:
-    return folding.order(part.seed, silo.name, repeat, len(silo.arrays.y))
+    return folding.order(part.seed, silo.name, repeat, silo.arrays.y, part.folds, part.label_counts)

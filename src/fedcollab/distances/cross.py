@@ -2,11 +2,12 @@
 
     D_ij = mean over i of [f = i] + mean over j of [f = j] - 1  =  2 BalAcc(f) - 1
 
-with f trained on other samples than it is judged on. For every pair the clients' samples are cut into random folds,
-several times over; for each fold one linear discriminator per label (`heads.Free`) is trained federatedly for a fixed
-number of rounds on min(samples of the smaller client that a fold leaves, `cap`) samples a side, and judged on the
-fold. One round is one full-batch step at each client and plain averaging (Algorithm 1 of the paper); the server adds
-Nesterov's extrapolation, which a client cannot see. All models of all pairs travel in the same messages.
+with f trained on other samples than it is judged on. For every pair the clients' samples are cut into folds
+(`folds.py`), several times over; for each fold one linear discriminator per label (`heads.Free`) is trained
+federatedly for a fixed number of rounds on min(samples of the smaller client that a fold leaves, `cap`) samples a side,
+and judged on the fold. One round is one full-batch step at each client and plain averaging (Algorithm 1 of the paper);
+the server adds Nesterov's extrapolation, which a client cannot see. All models of all pairs travel in the same
+messages.
 
 A signed value, so that the estimate of a true 0 is 0 on average. Reference: Bao, Wang, Wu, He (ICML 2023), Section 4.1;
 Chernozhukov et al., "Double/debiased machine learning" (2018), for cross-fitting.
@@ -38,7 +39,7 @@ Replies = dict[str, Message]
 class Settings:
     """`cap`: training samples a side at most; `repeats`: splits of a pair at most (large pairs take fewer).
 
-    `min_samples`: see `distances.floor`; training sizes are multiples of it.
+    `min_samples`: see `distances.floor`; training sizes are multiples of it. `label_counts`: see `distances.sampling`.
     """
 
     head: str = "free"
@@ -48,6 +49,7 @@ class Settings:
     repeats: int = 4
     replicates: int = 100
     min_samples: int = 1
+    label_counts: str = "drawn"
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,6 +98,7 @@ class Design:
                 targets=[int(self.pairs[p][0] == name) for p in mine],
                 scales=[self.scales[p] for p in mine],
                 min_samples=self.settings.min_samples,
+                label_counts=self.settings.label_counts,
             )
             for name, mine in places(self.pairs).items()
         }
@@ -118,6 +121,7 @@ def estimate(
     repeats: int = 4,
     replicates: int = 100,
     min_samples: int | None = None,
+    label_counts: str = "auto",
 ) -> Estimate:
     """Distances of the request's pairs."""
     number("folds", folds, at_least=2, whole=True)
@@ -125,7 +129,8 @@ def estimate(
     number("cap", cap, at_least=1, whole=True)
     number("repeats", repeats, at_least=1, whole=True)
     number("replicates", replicates, at_least=0, whole=True)
-    settings = Settings(find(head).name, folds, rounds, cap, repeats, replicates, request.floor(min_samples))
+    least, sampling = request.floor(min_samples), request.sampling(label_counts)
+    settings = Settings(find(head).name, folds, rounds, cap, repeats, replicates, least, sampling)
     design = make_design(request, settings)
     cost = None
     if isinstance(request.runtime, Vectorised):

@@ -46,7 +46,8 @@ def estimate_distances(
     """How different every two clients' data are, estimated without moving data.
 
     clients    ClientData, or a federation that is prepared already (`runtime` to `test_share` then do not matter)
-    method     a name in `METHODS`; "auto" is "cross", or "few-round" where a round costs seconds (Flower)
+    method     a name in `METHODS`; "auto" is "cross", or "few-round" where a round costs seconds (Flower) and
+               through an encoder
     encoder    a frozen encoder through which the samples (images) are seen: a name such as "efficientnet-lite0", a
                torch.nn.Module or a function of a batch; None: the samples as they are (a prepared federation's own)
     only       one client's name: its distances to all others; every other pair is left unobserved
@@ -57,7 +58,7 @@ def estimate_distances(
     The result is in the order of `clients`. An estimate depends on the two clients of the pair, the schema and the
     seed alone: it is the same with `only`, in another order, and in every runtime.
     """
-    if method == "auto" and isinstance(clients, Runtime) and clients.few_rounds:
+    if method == "auto" and _prefers_moments(clients, encoder):
         method = "few-round"
     estimator = choose("method", method, METHODS)
     known = [
@@ -95,6 +96,13 @@ def estimate_distances(
     if federation.schema is not None and federation.schema.encoding is not None:
         settings["encoder"] = federation.schema.encoding.encoder
     return assemble(request, replace(found, settings=settings), names, method=_plain(method), cost=moved)
+
+
+def _prefers_moments(clients: Iterable[ClientData] | Runtime, encoder: Any) -> bool:
+    """Whether `auto` is `few-round`: where rounds are dear, and where an encoder gives many features to few samples."""
+    schema = clients.schema if isinstance(clients, Runtime) else None
+    through = encoder is not None or (schema is not None and schema.encoding is not None)
+    return (through and encoder != "none") or (isinstance(clients, Runtime) and clients.few_rounds)
 
 
 def _plain(method: str) -> str:

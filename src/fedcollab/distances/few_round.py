@@ -37,7 +37,10 @@ from fedcollab.runtime.message import Message
 
 @dataclass(frozen=True)
 class Settings:
-    """`width`: features after projection, at most; `min_samples`: see `distances.floor`; `privacy`: as applied."""
+    """`width`: features after projection, at most; `min_samples`: see `distances.floor`; `privacy`: as applied.
+
+    `label_counts`: see `distances.sampling`.
+    """
 
     labels: bool
     width: int
@@ -46,6 +49,7 @@ class Settings:
     replicates: int
     min_samples: int
     privacy: dict[str, float] | None
+    label_counts: str
 
 
 def estimate(
@@ -58,6 +62,7 @@ def estimate(
     replicates: int = 100,
     min_samples: int | None = None,
     privacy: float | Mapping[str, Any] | None = None,
+    label_counts: str = "auto",
 ) -> Estimate:
     """Distances of the request's pairs: C-divergence, or without `labels` the H-delta-H divergence.
 
@@ -70,7 +75,8 @@ def estimate(
     for name, value, least in (("width", width, 1), ("folds", folds, 2), ("replicates", replicates, 0)):
         number(name, value, at_least=least, whole=True)
     number("ridge", ridge, above=0)
-    settings = Settings(labels, width, folds, ridge, replicates, request.floor(min_samples), asked)
+    least, sampling = request.floor(min_samples), request.sampling(label_counts)
+    settings = Settings(labels, width, folds, ridge, replicates, least, asked, sampling)
     w = train(request, settings)
     mine = places(request.pairs)
     replies = request.ask(
@@ -102,7 +108,7 @@ def train(request: Request, settings: Settings) -> NDArray[np.float32]:
     folds, asked = settings.folds, settings.privacy
     classes = request.classes if settings.labels else 1
     plan: Message = {"seed": request.seed, "width": settings.width, "folds": folds, "classes": classes}
-    plan |= {"min_samples": settings.min_samples, "privacy": asked}
+    plan |= {"min_samples": settings.min_samples, "privacy": asked, "label_counts": settings.label_counts}
     replies = request.ask("few-moments", dict.fromkeys(request.names, plan))
     side = min(settings.width, request.features) + 1
     replies = request.expect(replies, "m", dict.fromkeys(replies, (folds, classes, side * (side + 1) // 2)))

@@ -2,8 +2,9 @@
 
 A repeat is one random order of the client's samples, cut into folds. With fold f held out, the training set of size m
 is the first m samples that follow the fold in that order. So a pair's estimate depends on the two clients, the seed and
-the sizes alone, never on who else takes part; and folds are random, not stratified by label: held-out samples of a
-stratified fold remember what was left for training, which biases small clients.
+the sizes alone, never on who else takes part. Folds are random where label counts were drawn: held-out samples of a
+stratified fold remember what was left for training, which biases small clients. Where label counts were set
+(`sampling`) it is the random fold that remembers; then every client deals its samples to the folds label by label.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcollab import seeds
+from fedcollab.distances.sampling import SET
 
 Ints = NDArray[np.int64]
 
@@ -25,9 +27,22 @@ def largest(quantity: int, folds: int) -> int:
     return quantity - -(-quantity // folds)
 
 
-def order(seed: int, name: str, repeat: int, quantity: int) -> Ints:
-    """The random order of a client's samples in one repeat."""
-    return seeds.generator(seed, "folds", name, repeat).permutation(quantity)
+def order(seed: int, name: str, repeat: int, y: Ints, folds: int, label_counts: str) -> Ints:
+    """The random order of a client's samples in one repeat; `split` cuts it.
+
+    With label counts that were set, clients with the same counts have the same in every fold:
+
+    >>> order(0, "a", 0, np.array([0, 1, 0, 1, 0, 1]), 3, "set").reshape(3, 2) % 2
+    array([[0, 1],
+           [1, 0],
+           [0, 1]])
+    """
+    draw = seeds.generator(seed, "folds", name, repeat)
+    drawn: Ints = draw.permutation(len(y))
+    if label_counts != SET:
+        return drawn
+    dealt = drawn[np.argsort(np.asarray(y)[drawn], kind="stable")]
+    return np.concatenate([draw.permutation(dealt[fold::folds]) for fold in range(folds)])
 
 
 def split(samples: Ints, folds: int, fold: int, size: int) -> tuple[Ints, Ints]:

@@ -24,6 +24,7 @@ def estimate(
     repeats: int = 4,
     replicates: int = 100,
     min_samples: int | None = None,
+    label_counts: str = "auto",
 ) -> Estimate:
     """Distances of the request's pairs."""
     return cross.estimate(
@@ -35,4 +36,5 @@ def estimate(
         repeats=repeats,
         replicates=replicates,
         min_samples=min_samples,
+        label_counts=label_counts,
     )

@@ -127,5 +127,5 @@ def labels(plan: Message, silo: Silo) -> NDArray[np.int64]:
 
 def parts(plan: Message, silo: Silo) -> list[folding.Ints]:
     """The client's samples, fold by fold."""
-    count = len(silo.arrays.y)
-    return np.array_split(folding.order(plan["seed"], silo.name, 0, count), plan["folds"])
+    samples = folding.order(plan["seed"], silo.name, 0, silo.arrays.y, plan["folds"], plan["label_counts"])
+    return np.array_split(samples, plan["folds"])

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcollab.distances import sampling
 from fedcollab.distances.result import Distances
 from fedcollab.errors import FedcollabWarning, Paused, number
 from fedcollab.progress import Progress
@@ -109,6 +110,10 @@ class Request:
         """The floor of samples that clients are asked to keep: as given, or the runtime's (see `distances.floor`)."""
         given = self.runtime.min_samples if asked is None else asked
         return int(number("min_samples", given, at_least=1, whole=True))
+
+    def sampling(self, asked: str) -> str:
+        """Whether the clients' label counts were drawn or set: as given, or found out (see `distances.sampling`)."""
+        return sampling.resolve(asked, [reply["label_counts"] for reply in self.runtime.described.values()])
 
     def quantity(self, name: str) -> int:
         """A client's training samples."""

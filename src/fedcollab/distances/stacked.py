@@ -145,7 +145,9 @@ def _training(design: Design, silos: Mapping[str, Silo]) -> dict[tuple[str, int,
     for name in places(design.pairs):
         x, y = tensors(silos[name])
         for repeat in range(design.repeats[0]):
-            samples = folding.order(design.seed, name, repeat, len(y))
+            samples = folding.order(
+                design.seed, name, repeat, silos[name].arrays.y, folds, design.settings.label_counts
+            )
             for fold in range(folds):
                 train, _ = folding.split(samples, folds, fold, size)
                 taken[name, repeat, fold] = x[train], y[train]

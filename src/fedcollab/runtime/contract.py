@@ -138,7 +138,7 @@ CONTRACTS: dict[str, Contract] = {
             "head": "text", "classes": f"whole 1..{CLASSES}", "seed": "whole", "folds": f"whole 2..{FOLDS}",
             "replicates": f"whole 0..{REPLICATES}", "sizes": f"wholes[N] 1..{MOST}",
             "repeats": f"wholes[N] 1..{REPEATS}", "targets": "wholes[N] 0..1", "scales": "numbers[N]",
-            "min_samples?": f"whole 1..{MOST}",
+            "min_samples?": f"whole 1..{MOST}", "label_counts?": "text",
         },
     ),
     "cross-step": Contract(
@@ -157,6 +157,7 @@ CONTRACTS: dict[str, Contract] = {
         {
             "seed": "whole", "width": f"whole 1..{CLASSES}", "folds": f"whole 2..{FOLDS}",
             "classes": f"whole 1..{CLASSES}", "min_samples": f"whole 1..{MOST}", "privacy?": "privacy",
+            "label_counts": "text",
         },
         {"m": "f4[_,_,_]"},
     ),

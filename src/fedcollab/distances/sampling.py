@@ -1,0 +1,65 @@
+"""Were a client's label counts drawn, or were they set? Folds depend on it.
+
+Most data are drawn: how many samples of a label a client has is chance, and random folds judge without bias. Some are
+dealt out: a benchmark that gives every client 6 images of each label, a study with 50 cases and 50 controls. Then a
+label that chance puts into training more often is held out less often, so that under random folds what a discriminator
+learns about label shares is always wrong, and like clients of few samples seem nearer than alike (at 120 samples of 20
+labels by .18). There, folds take the same share of every label at every client (`folds.order`). With counts that were
+drawn that would be a bias the other way, so `auto` asks for proof: every client has exactly the label counts of some
+other one, and chance would hardly do that. A client with counts c out of n has them with a probability of at most
+
+    b(c) = n! / prod_k c_k!  prod_k (c_k / n)^c_k,          whatever its distribution is,
+
+so N clients, conditional on their sizes, show d different counts only with probability at most
+
+    choose(N, d)  prod over the N - d that repeat one already seen of  sum over the counts c of its size of b(c).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from fedcollab.errors import InputError
+
+DRAWN, SET, AUTO = "drawn", "set", "auto"
+PROOF = 1e-3
+
+Counts = Mapping[str, int]
+
+
+def resolve(asked: str, counts: Iterable[Counts]) -> str:
+    """`drawn` or `set`: as asked, or found out from all clients' label counts."""
+    if asked not in (AUTO, DRAWN, SET):
+        raise InputError(f"`label_counts` (={asked!r}) must be 'auto', 'drawn' or 'set'")
+    if asked != AUTO:
+        return asked
+    return SET if log_chance(counts) < math.log(PROOF) else DRAWN
+
+
+def log_chance(counts: Iterable[Counts]) -> float:
+    """Logarithm of the bound above, at most 0; 0 too where a client's counts are its own.
+
+    >>> deal = {str(label): 6 for label in range(20)}
+    >>> log_chance([deal, deal]) < -30, log_chance([{"a": 50, "b": 50}] * 2) < -3
+    (True, False)
+    """
+    seen = Counter(tuple(sorted((label, count) for label, count in each.items() if count)) for each in counts)
+    if not seen or min(seen.values()) < 2:
+        return 0.0
+    at_size: Counter[int] = Counter()
+    for histogram in seen:
+        at_size[_size(histogram)] += math.exp(_log_bound(histogram))  # type: ignore[assignment]
+    total = math.log(math.comb(seen.total(), len(seen)))
+    total += sum((times - 1) * min(0.0, math.log(at_size[_size(histogram)])) for histogram, times in seen.items())
+    return min(0.0, total)
+
+
+def _size(histogram: tuple[tuple[str, int], ...]) -> int:
+    return sum(count for _, count in histogram)
+
+
+def _log_bound(histogram: tuple[tuple[str, int], ...]) -> float:
+    size = _size(histogram)
+    return math.lgamma(size + 1) + sum(c * math.log(c / size) - math.lgamma(c + 1) for _, c in histogram)
