@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from fedcollab.training.batches import Batch
@@ -42,10 +43,10 @@ class PFedMe(Algorithm):
 
     def step(self, w: Tensor, message: State, state: State, grad: Gradient, batch: Batch) -> None:
         """K steps of the personal model towards its proximal point, then one of the centre towards it."""
-        theta = state["theta"]
+        theta, apart = state["theta"], torch.empty_like(w)
         for _ in range(self.K):
-            grad.descend(theta, batch, (theta - w).mul_(self.lam), lr=self.personal_lr)
-        w.sub_(w - theta, alpha=grad.lr * self.lam)
+            grad.descend(theta, batch, torch.sub(theta, w, out=apart).mul_(self.lam), lr=self.personal_lr)
+        w.add_(torch.sub(theta, w, out=apart), alpha=grad.lr * self.lam)
 
     def personal(self, message: State, state: State, grad: Gradient, batches: Batches) -> Tensor:
         """The last proximal point."""
