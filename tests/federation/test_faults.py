@@ -237,7 +237,8 @@ def test_a_silo_that_comes_late(shaky: Shaky) -> None:
 
     shaky.start()
     shaky.policy(quorum=1.0)
-    fedcollab(*estimate, "--resume")
+    fedcollab("estimate", "--on", shaky.folder, "-o", target, "--quiet", "--resume")  # no word of the seed
+    assert json.loads((target.parent / "run.json").read_text())["settings"]["seed"] == 3
     three = Wire([client for client in shaky.running.clients if client.name != WEST])
     schema = prepare(three, seed=3)  # what the three had agreed on is kept
     assert read_schema(target.parent / "schema.json") == schema

@@ -137,7 +137,7 @@ def estimate(
             keep_schema(out.parent, federation)
         distances.save(out)
         if federation is not None:  # silos are asked again: whatever they answer, the distances are not lost
-            begin_run(out.parent, federation, settings)
+            begin_run(out.parent, federation, settings, resumed=resume)
     if as_json:
         options.print_json(options.read_json(out))
     else:
@@ -249,17 +249,21 @@ def open_federation(clients: Iterable[ClientData], settings: dict[str, Any], *, 
         )
 
 
-def begin_run(folder: Path, federation: Runtime, settings: dict[str, Any]) -> None:
+def begin_run(folder: Path, federation: Runtime, settings: dict[str, Any], *, resumed: bool) -> None:
     """Write down what was asked of a federation and what it agreed on, for later stages and for the report.
 
-    Over silos a stage is a run of its own, so the folder is made stage by stage.
+    Over silos a stage is a run of its own, so the folder is made stage by stage. What is resumed keeps the settings
+    that it was begun with, as the distances do.
     """
     from fedcollab.membership.federation import said
     from fedcollab.store import RunDirectory, command, now, versions
 
     keep_schema(folder, federation)
+    store = RunDirectory(folder)
     asked = {"settings": settings, "command": command(), "started": now(), "versions": versions()}
-    RunDirectory(folder).write_config({**asked, "clients": said(federation)})
+    if resumed and store.has("run.json"):
+        asked = {}
+    store.write_config({**asked, "clients": said(federation)})
 
 
 def keep_schema(folder: Path, federation: Runtime) -> None:
