@@ -49,7 +49,7 @@ def test_one_sample_moves_the_releases_by_no_more_than_their_sensitivity(seed: i
     other, label = x.copy(), y.copy()
     place = rng.integers(2, 12)
     other[place], label[place] = -50 * size * rng.normal(size=3), rng.integers(0, classes)
-    plan = {"seed": 0, "width": 3, "folds": 2, "classes": classes, "min_samples": 1, "label_counts": "drawn"}
+    plan = {"seed": 0, "width": 3, "folds": 2, "classes": classes, "min_samples": 1, "label_counts": "set"}
     plan["privacy"] = {"noise": 1.0, "clip": 1.7}
     found, right = [], []
     w = rng.normal(size=(7, 2, classes, 4))

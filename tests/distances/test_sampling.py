@@ -102,3 +102,11 @@ def test_vectorised_equals_wire_and_a_newcomer_is_measured_alike() -> None:
     larger = estimate_newcomer(known, members, "c3", scale="none")
     whole = estimate_distances(members, scale="none", **options)  # type: ignore[arg-type]
     np.testing.assert_allclose(larger.raw, whole.raw, atol=1e-9)
+
+
+def test_privacy_takes_random_folds() -> None:
+    pytest.importorskip("opacus")
+    members = clients("set", 3, 4)
+    assert estimate_distances(members, method="few-round", privacy=8.0).settings["label_counts"] == "drawn"
+    with pytest.raises(InputError, match=r"`label_counts` \(='set'\) does not go with privacy"):
+        estimate_distances(members, method="few-round", privacy=8.0, label_counts="set")

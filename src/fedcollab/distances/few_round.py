@@ -31,7 +31,8 @@ from fedcollab.distances import folds as folding
 from fedcollab.distances import privacy as privately
 from fedcollab.distances.moments import triangle_side
 from fedcollab.distances.pairs import Estimate, Floats, Request, places
-from fedcollab.errors import number
+from fedcollab.distances.sampling import DRAWN, SET
+from fedcollab.errors import InputError, number
 from fedcollab.runtime.message import Message
 
 
@@ -75,7 +76,9 @@ def estimate(
     for name, value, least in (("width", width, 1), ("folds", folds, 2), ("replicates", replicates, 0)):
         number(name, value, at_least=least, whole=True)
     number("ridge", ridge, above=0)
-    least, sampling = request.floor(min_samples), request.sampling(label_counts)
+    if asked and label_counts == SET:
+        raise InputError("`label_counts` (='set') does not go with privacy: a sample's label would move others' folds")
+    least, sampling = request.floor(min_samples), DRAWN if asked else request.sampling(label_counts)
     settings = Settings(labels, width, folds, ridge, replicates, least, asked, sampling)
     w = train(request, settings)
     mine = places(request.pairs)

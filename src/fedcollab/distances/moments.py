@@ -18,6 +18,7 @@ from fedcollab.distances import folds as folding
 from fedcollab.distances import privacy
 from fedcollab.distances.client import rows
 from fedcollab.distances.floor import floor, require
+from fedcollab.distances.sampling import DRAWN
 from fedcollab.distances.uncertainty import WHOLE, summary
 from fedcollab.runtime.message import Message
 from fedcollab.runtime.silo import Silo
@@ -126,6 +127,7 @@ def labels(plan: Message, silo: Silo) -> NDArray[np.int64]:
 
 
 def parts(plan: Message, silo: Silo) -> list[folding.Ints]:
-    """The client's samples, fold by fold."""
-    samples = folding.order(plan["seed"], silo.name, 0, silo.arrays.y, plan["folds"], plan["label_counts"])
+    """The client's samples, fold by fold. With privacy no sample's label may decide about the fold of another."""
+    label_counts = DRAWN if plan["privacy"] else plan["label_counts"]
+    samples = folding.order(plan["seed"], silo.name, 0, silo.arrays.y, plan["folds"], label_counts)
     return np.array_split(samples, plan["folds"])
