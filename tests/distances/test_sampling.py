@@ -57,6 +57,7 @@ def test_counts_that_were_set_are_seen_where_there_is_proof() -> None:
     assert resolve("auto", [{"a": 5, "b": 5}] * 2) == "drawn"  # no proof: one time in four, that is chance
     assert resolve("auto", [{"a": 5, "b": 5}] * 9) == "set"
     assert log_chance([]) == 0
+    assert log_chance([{str(label): 50 for label in range(1000)}] * 2) < -2000  # its exponential is 0
     with pytest.raises(InputError, match=r"`label_counts` \(='random'\) must be 'auto', 'drawn' or 'set'"):
         resolve("random", [])
 

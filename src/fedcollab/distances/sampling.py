@@ -21,6 +21,8 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+import numpy as np
+
 from fedcollab.errors import InputError
 
 DRAWN, SET, AUTO = "drawn", "set", "auto"
@@ -48,11 +50,12 @@ def log_chance(counts: Iterable[Counts]) -> float:
     seen = Counter(tuple(sorted((label, count) for label, count in each.items() if count)) for each in counts)
     if not seen or min(seen.values()) < 2:
         return 0.0
-    at_size: Counter[int] = Counter()
+    at_size: dict[int, float] = {}  # logarithms: with many labels the bounds are too small for numbers
     for histogram in seen:
-        at_size[_size(histogram)] += math.exp(_log_bound(histogram))  # type: ignore[assignment]
+        size = _size(histogram)
+        at_size[size] = float(np.logaddexp(at_size.get(size, -math.inf), _log_bound(histogram)))
     total = math.log(math.comb(seen.total(), len(seen)))
-    total += sum((times - 1) * min(0.0, math.log(at_size[_size(histogram)])) for histogram, times in seen.items())
+    total += sum((times - 1) * min(0.0, at_size[_size(histogram)]) for histogram, times in seen.items())
     return min(0.0, total)
 
 
