@@ -260,9 +260,8 @@ def begin_run(folder: Path, federation: Runtime, settings: dict[str, Any], *, re
 
     keep_schema(folder, federation)
     store = RunDirectory(folder)
-    asked = {"settings": settings, "command": command(), "started": now(), "versions": versions()}
-    if resumed and store.has("run.json"):
-        asked = {}
+    begun = resumed and store.has("run.json")
+    asked = {} if begun else {"settings": settings, "command": command(), "started": now(), "versions": versions()}
     store.write_config({**asked, "clients": said(federation)})
 
 

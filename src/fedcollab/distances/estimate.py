@@ -55,8 +55,8 @@ def estimate_distances(
     progress   called with (done, total)
     options    settings of the method; an unknown one lists those there are
 
-    The result is in the order of `clients`. An estimate depends on the two clients of the pair, the schema and the
-    seed alone: it is the same with `only`, in another order, and in every runtime.
+    The result is in the order of `clients`. An estimate depends on the two clients of the pair, the schema, the
+    settings and the seed alone: it is the same with `only`, in another order, and in every runtime.
     """
     if method == "auto" and _prefers_moments(clients, encoder):
         method = "few-round"
