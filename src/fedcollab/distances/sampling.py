@@ -4,9 +4,10 @@ Most data are drawn: how many samples of a label a client has is chance, and ran
 dealt out: a benchmark that gives every client 6 images of each label, a study with 50 cases and 50 controls. Then a
 label that chance puts into training more often is held out less often, so that under random folds what a discriminator
 learns about label shares is always wrong, and like clients of few samples seem nearer than alike (by .12 at 40
-samples of 8 labels, `benchmarks/distances_sampling.py`). There, folds take the same share of every label at every client (`folds.order`). With counts that were
-drawn that would be a bias the other way, so `auto` asks for proof: every client has exactly the label counts of some
-other one, and chance would hardly do that. A client with counts c out of n has them with a probability of at most
+samples of 8 labels, `benchmarks/distances_sampling.py`). There, folds take the same share of every label at every
+client (`folds.order`). With counts that were drawn that would be a bias the other way, so `auto` asks for proof: every
+client has exactly the label counts of some other one, and chance would hardly do that. A client with counts c out of n
+has them with a probability of at most
 
     b(c) = n! / prod_k c_k!  prod_k (c_k / n)^c_k,          whatever its distribution is,
 

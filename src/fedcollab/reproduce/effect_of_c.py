@@ -39,31 +39,38 @@ class EffectOfC(Experiment):
                     yield lab.training_cell(setup, seed, "fedavg", found)
 
     def output(self, lab: Lab) -> Output:
-        """Accuracy by C."""
+        """Accuracy by C, over the seeds that have every C that any seed has: means of one kind of clients."""
         setup = lab.setups["label-shift"]
+        found = {C: runs for C in GRID if (runs := runs_at(lab, setup, C))}
+        shared = set.intersection(*map(set, found.values())) if found else set()
         rows: list[tuple[Any, ...]] = []
         drawn = []
-        for C in GRID:
-            runs: dict[int, tuple[float, Coalitions]] = {}
-            for seed in range(MOST_SEEDS):
-                found = at(lab, setup, seed, C)
-                if found is None or lab.get(lab.distances_cell(setup, seed)) is None:
-                    continue
-                result = lab.get(lab.training_cell(setup, seed, "fedavg", found))
-                if result is not None:
-                    runs[seed] = float(np.mean(result["accuracy"])), found
-            if not runs:
-                continue
-            values = [100 * accuracy for accuracy, _ in runs.values()]
-            groups = {spoken(found).replace(".", ", ") for _, found in runs.values()}
-            sizes = [len(result) if isinstance(result, list) else result for _, result in runs.values()]
+        for C, all_runs in found.items():
+            runs = [all_runs[seed] for seed in sorted(shared or all_runs)]
+            values = [100 * accuracy for accuracy, _ in runs]
+            groups = {spoken(coalitions).replace(".", ", ") for _, coalitions in runs}
+            first = runs[0][1]
             name = "0" if C == 0 else "infinity" if inf == C else f"{C:g}"
             rows.append((name, Figure(tuple(values)), len(runs), "; ".join(sorted(groups))))
-            drawn.append({"C": name, "accuracy": float(np.mean(values)) / 100, "coalitions": str(sizes[0])})
+            size = str(len(first)) if isinstance(first, list) else first
+            drawn.append({"C": name, "accuracy": float(np.mean(values)) / 100, "coalitions": size})
         if not rows:
             return Output()
         table = Table(TITLES["label-shift"], ("C", "Acc", "seeds", "coalitions"), rows, setup.notes, "label-shift")
         return Output([table], {self.name: pictures.by_c(drawn)}, [said(rows)])
+
+
+def runs_at(lab: Lab, setup: Setup, C: float) -> dict[int, tuple[float, Coalitions]]:
+    """Mean accuracy and coalitions for one C, by seed."""
+    runs = {}
+    for seed in range(MOST_SEEDS):
+        found = at(lab, setup, seed, C)
+        if found is None or lab.get(lab.distances_cell(setup, seed)) is None:
+            continue
+        result = lab.get(lab.training_cell(setup, seed, "fedavg", found))
+        if result is not None:
+            runs[seed] = float(np.mean(result["accuracy"])), found
+    return runs
 
 
 def at(lab: Lab, setup: Setup, seed: int, C: float) -> Coalitions | None:
