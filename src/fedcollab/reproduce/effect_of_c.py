@@ -41,7 +41,7 @@ class EffectOfC(Experiment):
     def output(self, lab: Lab) -> Output:
         """Accuracy by C, over the seeds that have every C that any seed has: means of one kind of clients."""
         setup = lab.setups["label-shift"]
-        found = {C: runs for C in GRID if (runs := runs_at(lab, setup, C))}
+        found = {C: seeds for C in GRID if (seeds := runs_at(lab, setup, C))}
         shared = set.intersection(*map(set, found.values())) if found else set()
         rows: list[tuple[Any, ...]] = []
         drawn = []
