@@ -18,11 +18,12 @@ from fedcollab.distances import estimate_distances
 CLIENTS, EACH, LABELS = 10, 5, 8
 
 
-def clients(kind: str, seed: int) -> list[ClientData]:
+def clients(kind: str, seed: int, count: int = CLIENTS, each: int = EACH) -> list[ClientData]:
+    """Clients that are alike: noise of which the label says nothing; label counts drawn, or the same for all."""
     rng = np.random.default_rng(seed)
-    size = EACH * LABELS
+    size = each * LABELS
     made = []
-    for index in range(CLIENTS):
+    for index in range(count):
         y = np.arange(size) % LABELS if kind == "set" else rng.integers(0, LABELS, size)
         made.append(ClientData(f"c{index}", rng.normal(size=(size, 5)), y, np.zeros((LABELS, 5)), np.arange(LABELS)))
     return made

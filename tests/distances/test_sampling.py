@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections import Counter
+from importlib import import_module
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,18 +19,17 @@ from fedcollab.distances.newcomer import estimate_newcomer
 from fedcollab.distances.sampling import _log_bound, log_chance, resolve
 from fedcollab.errors import InputError
 
-LABELS = 8
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+try:
+    made = import_module("distances_sampling").clients
+finally:
+    sys.path.pop(0)
 
 
 def clients(kind: str, count: int, each: int, seed: int = 0) -> list[ClientData]:
-    """Clients that are alike: noise of which the label says nothing; label counts drawn, or the same for all."""
-    rng = np.random.default_rng(seed)
-    size = each * LABELS
-    made = []
-    for index in range(count):
-        y = np.arange(size) % LABELS if kind == "set" else rng.integers(0, LABELS, size)
-        made.append(ClientData(f"c{index}", rng.normal(size=(size, 5)), y, np.zeros((LABELS, 5)), np.arange(LABELS)))
-    return made
+    """The benchmark's: alike, label counts drawn or set."""
+    alike: list[ClientData] = made(kind, seed, count, each)
+    return alike
 
 
 def counts(members: list[ClientData]) -> list[dict[str, int]]:
