@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -61,6 +62,27 @@ def test_arrays_and_missing_numbers_in_artefacts() -> None:
         "a": [[1.5, None]],
         "b": 3,
     }
+
+
+def test_what_a_killed_writer_left_is_swept_away(tmp_path: Path) -> None:
+    """A writer killed between its temporary file and the rename; one that still writes keeps its own."""
+    fcntl = pytest.importorskip("fcntl")
+    stop = "import os, signal, sys; from fedcollab import artefact\n"
+    stop += "os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
+    stop += "artefact.write_json(sys.argv[1], 'thing', {})"
+    for name in ("a.json", "b.json"):
+        died = subprocess.run([sys.executable, "-c", stop, str(tmp_path / name)], check=False)
+        assert died.returncode == -signal.SIGKILL
+    (left_a,), (left_b,) = tmp_path.glob(".a.json.*"), tmp_path.glob(".b.json.*")
+    living = tmp_path / ".a.json.living"
+    with living.open("wb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        artefact.write_json(tmp_path / "a.json", "thing", {"x": 1})
+        assert living.exists()
+    assert not left_a.exists()
+    assert left_b.exists()
+    artefact.sweep(tmp_path / "b.json")
+    assert not left_b.exists()
 
 
 def test_an_artefact_is_whole_or_absent(tmp_path: Path) -> None:

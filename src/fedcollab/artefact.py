@@ -16,27 +16,63 @@ import numpy as np
 
 from fedcollab.errors import InputError
 
+try:
+    import fcntl
+except ImportError:  # no such locks on Windows: what a killed writer left stays
+    fcntl = None  # type: ignore[assignment]
+
 FORMAT = 1
 
 
 def write_bytes(path: str | Path, content: bytes) -> None:
     """Write a file atomically: a reader sees the old content or the new one, never half of it."""
     path = check_target(path)
+    sweep(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        handle, temporary = _temporary(path)
     except OSError as error:
         raise InputError(f"`{path}` cannot be written: {error.strerror}") from None
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)
-        os.replace(temporary, path)
+            file.flush()
+            umask = os.umask(0)
+            os.umask(umask)
+            os.chmod(temporary, 0o666 & ~umask)
+            if fcntl:  # while it is locked: nobody takes it for a dead writer's
+                os.replace(temporary, path)
+        if not fcntl:
+            os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def sweep(path: str | Path) -> None:
+    """Remove what writers of this file that were killed left beside it: a living one holds a lock."""
+    path = Path(path)
+    if not fcntl or not path.parent.is_dir():
+        return
+    for left in [entry for entry in path.parent.iterdir() if entry.name.startswith(f".{path.name}.")]:
+        try:
+            with left.open("rb") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                left.unlink()
+        except OSError:  # locked, gone, or not ours to remove
+            continue
+
+
+def _temporary(path: Path) -> tuple[int, str]:
+    """A new locked file beside this one."""
+    while True:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        if not fcntl:
+            return handle, temporary
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        if os.fstat(handle).st_nlink:  # else swept away before it was locked
+            return handle, temporary
+        os.close(handle)
 
 
 def check_target(path: str | Path) -> Path:

@@ -24,7 +24,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedcollab.artefact import write_bytes
+from fedcollab.artefact import sweep, write_bytes
 from fedcollab.errors import FedcollabWarning, InputError, Paused
 from fedcollab.runtime.absence import reasons
 from fedcollab.runtime.message import Message, pack, unpack
@@ -131,6 +131,7 @@ class Checkpoint:
         """The result is saved: nothing to go on from."""
         self._newest = None
         self.path.unlink(missing_ok=True)
+        sweep(self.path)
 
 
 def identity(settings: Mapping[str, Any], *parts: str | bytes) -> str:
