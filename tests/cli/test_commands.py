@@ -140,6 +140,13 @@ def test_one_client_is_not_a_federation(tmp_path: Path) -> None:
     assert "has 1 client(s); at least 2 are needed" in done.stderr
 
 
+def test_label_counts_from_the_command_line(hospitals: Path, tmp_path: Path) -> None:
+    source = ("estimate", "--clients", hospitals, "--label", "outcome", "-o", "d.json", "--label-counts")
+    assert json.loads(fedcollab(*source, "set", "--json", cwd=tmp_path).stdout)["settings"]["label_counts"] == "set"
+    refused = fedcollab(*source, "exact", cwd=tmp_path, code=2)
+    assert "`label_counts` (='exact') must be 'auto', 'drawn' or 'set'" in refused.stderr
+
+
 def test_privacy_and_the_floor(hospitals: Path, tmp_path: Path) -> None:
     pytest.importorskip("opacus", reason="opacus is not installed: pip install 'fedcollab[privacy]'")
     source = ("--clients", hospitals, "--label", "outcome", "-o", "d.json")

@@ -7,6 +7,7 @@ import pytest
 
 from fedcollab.coalitions import CPath, c_path
 from fedcollab.coalitions.evidence import evidence, needed
+from fedcollab.coalitions.path import Segment
 from fedcollab.distances import Distances
 
 
@@ -26,7 +27,7 @@ def test_by_hand() -> None:
     raw = np.array([[0.0, 0.3], [0.3, 0.0]])
     replicates = np.stack([raw + delta * (1 - np.eye(2)) for delta in (-0.1, 0.1)])
     two = Distances(raw, ("a", "b"), np.array([10, 30]), replicates=replicates)
-    assert evidence(two, np.array([0, 1])) == pytest.approx(3.0)
+    assert evidence(two, np.array([0, 1])) == pytest.approx(3.0 / np.sqrt(2 * np.log(2)))
     assert evidence(two, np.array([0, 0])) is None
     assert evidence(raw, np.array([0, 1])) is None
 
@@ -35,7 +36,19 @@ def test_means_are_weighted_by_quantity() -> None:
     raw = np.array([[0, 0, 0.2], [0, 0, 0.6], [0.2, 0.6, 0]])
     replicates = np.stack([raw + delta * (1 - np.eye(3)) for delta in (-0.1, 0.1)])
     three = Distances(raw, ("a", "b", "c"), np.array([30, 10, 5]), replicates=replicates)
-    assert evidence(three, np.array([0, 0, 1])) == pytest.approx((0.75 * 0.2 + 0.25 * 0.6) / 0.1)
+    assert evidence(three, np.array([0, 0, 1])) == pytest.approx(
+        (0.75 * 0.2 + 0.25 * 0.6) / 0.1 / np.sqrt(2 * np.log(4))
+    )
+
+
+def test_a_split_is_one_of_the_cuts_of_the_groups_without_it() -> None:
+    """Of [a, b], [c], [d] the weakest split is c | d: without it [a, b] or [c, d] could have been cut in 2 ways."""
+    raw = np.full((4, 4), 0.9)
+    raw[2, 3] = raw[3, 2] = 0.3
+    np.fill_diagonal(raw, 0)
+    replicates = np.stack([raw + delta * (1 - np.eye(4)) for delta in (-0.1, 0.1)])
+    four = Distances(raw, tuple("abcd"), np.full(4, 10), replicates=replicates)
+    assert evidence(four, np.array([0, 0, 1, 2])) == pytest.approx(3.0 / np.sqrt(2 * np.log(4)))
 
 
 def test_noise_is_not_split_and_a_real_gap_is() -> None:
@@ -44,9 +57,25 @@ def test_noise_is_not_split_and_a_real_gap_is() -> None:
 
 
 def test_more_clients_need_more_evidence() -> None:
-    values = [needed(count) for count in range(1, 50)]
+    values = [needed([count]) for count in range(1, 50)]
     assert values[0] == 0
     assert values == sorted(values)
+    assert needed([1, 1, 2, 10]) < needed([14]) < needed([2000]) < 60
+
+
+def segment(low: float, high: float, evidence: float | None) -> Segment:
+    return Segment(low, high, np.array([0, 1]), [["a"], ["b"]], 1.0, 1.0, True, np.sqrt(low * high), evidence)
+
+
+@pytest.mark.parametrize(
+    ("finer", "evident", "suggested"),
+    [(4.0, 1.2, 0), (4.0, 0.9, 1), (4.0, None, 1), (1.9, 1.2, 1)],
+    ids=["a third as wide, with evidence", "no evidence", "not known", "too narrow"],
+)
+def test_the_finer_of_two_steps_that_are_nearly_as_wide(finer: float, evident: float | None, suggested: int) -> None:
+    """From 1 to `finer`, from there ten times as far: log 4 is more than a third of log 10, log 1.9 is not."""
+    path = CPath((segment(1.0, finer, evident), segment(finer, 10 * finer, 5.0)), (0.5, 1000.0))
+    assert path.suggested is path[suggested]
 
 
 def test_evidence_survives_saving(tmp_path) -> None:

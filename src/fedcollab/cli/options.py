@@ -94,7 +94,7 @@ estimation = several(
     click.option("--seed", default=0, show_default=True, help="Everything random is derived from it."),
 )
 
-protection = several(
+measuring = several(
     click.option(
         "--privacy-epsilon",
         type=float,
@@ -105,6 +105,10 @@ protection = several(
         "--min-samples",
         type=int,
         help="Samples that a number leaving a client is made of, at the least; clients may insist on more.",
+    ),
+    click.option(
+        "--label-counts",
+        help="How clients got their label counts: drawn (by chance) or set (dealt out exactly).  [default: auto]",
     ),
 )
 
@@ -167,12 +171,13 @@ def open_source(
         yield federation, {}
 
 
-def take_protection(settings: dict[str, Any]) -> dict[str, Any]:
-    """The options of `protection` out of all settings, as options of `estimate_distances`."""
-    epsilon, delta, least = (settings.pop(key) for key in ("privacy_epsilon", "privacy_delta", "min_samples"))
+def take_measuring(settings: dict[str, Any]) -> dict[str, Any]:
+    """The options of `measuring` out of all settings, as options of `estimate_distances`."""
+    epsilon, delta = settings.pop("privacy_epsilon"), settings.pop("privacy_delta")
     if delta is not None and epsilon is None:
         raise InputError(f"`--privacy-delta` (={delta}) goes with --privacy-epsilon, which was not given")
-    taken: dict[str, Any] = {} if least is None else {"min_samples": least}
+    given = {key: settings.pop(key) for key in ("min_samples", "label_counts")}
+    taken: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
     if epsilon is not None:
         taken["privacy"] = {"epsilon": epsilon, **({} if delta is None else {"delta": delta})}
     return taken

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     help="How much it hurts to have little data: a positive number, or auto.",
 )
 @options.estimation
-@options.protection
+@options.measuring
 @options.training
 @click.option("--out", type=click.Path(path_type=Path), help="Run directory.  [default: runs/NAME of the source]")
 @click.option("--fresh", is_flag=True, help="Start over if that run exists; else it goes on where it stopped.")
@@ -51,9 +51,9 @@ def run(
     Every stage leaves its artefact in the run directory; an interrupted run goes on where it stopped.
     """
     value = options.parse_C(C)
-    protection = options.take_protection(settings)
+    measuring = options.take_measuring(settings)
     found, brought = options.find_clients(scenario, clients, label, drop)
-    settings = with_defaults(settings, brought) | ({"distance_options": protection} if protection else {})
+    settings = with_defaults(settings, brought) | ({"distance_options": measuring} if measuring else {})
     from fedcollab.report.terminal import show_run
     from fedcollab.store import RunDirectory
 
@@ -80,7 +80,7 @@ Examples:
 @options.source
 @options.on
 @options.estimation
-@options.protection
+@options.measuring
 @click.option(
     "-o", "--out", required=True, type=click.Path(path_type=Path), help="Where to write the distances (JSON)."
 )
@@ -103,7 +103,7 @@ def estimate(
     Clients that do not answer are left unobserved; with --resume, later, their pairs alone are measured.
     """
     check_target(out)
-    protection = options.take_protection(settings)
+    measuring = options.take_measuring(settings)
     from fedcollab.distances import Distances, estimate_distances
     from fedcollab.distances.complete import complete
     from fedcollab.progress import bar
@@ -130,7 +130,7 @@ def estimate(
                 missing_indicators=settings["missing_indicators"],
                 test_share=settings["test_share"],
                 progress=progress,
-                **protection,
+                **measuring,
             )
         federation = found if isinstance(found, Runtime) and found.schema is not None else None
         if federation is not None:

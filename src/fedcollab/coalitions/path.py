@@ -17,7 +17,9 @@ common are joined. The limits make the two ends of the path segments like any ot
 is the widest, with unlike clients everyone-alone is. sigma_ij is the given standard error or, without one, that of a
 balanced accuracy measured on half of each client's samples, sqrt((1 / m_i + 1 / m_j) / 2). Where the distances carry
 replicates and there are no constraints, a segment is suggested only if its weakest split is more than noise (see
-`coalitions.evidence`); everyone-together splits nothing and always qualifies.
+`coalitions.evidence`); everyone-together splits nothing and always qualifies. Estimated distances of small clients are
+too small, since discriminators learn from few samples; so a finer segment whose splits all have evidence is preferred
+to the widest one if it is at least a third as wide.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from numpy.typing import ArrayLike
 
 from fedcollab.artefact import read_json, write_json
 from fedcollab.coalitions.constraints import read_constraints
-from fedcollab.coalitions.evidence import evidence, needed
+from fedcollab.coalitions.evidence import evidence
 from fedcollab.coalitions.exact import LISTED, SMALL, WIDEST, prove
 from fedcollab.coalitions.feasible import refuse_impossible
 from fedcollab.coalitions.inputs import Inputs, Labels, read_inputs
@@ -47,13 +49,15 @@ MOST = 1000
 CORNERS = 500
 #: partial coalitions that the proof of one corner may visit
 BUDGET = 30_000
+#: share of the widest segment's width that a finer one with evidence needs
+FINER = 1 / 3
 
 
 @dataclass(frozen=True, eq=False)
 class Segment:
     """One partition and the interval of C for which it is best. `objective` is its value at `C`, `at(C)` anywhere.
 
-    `evidence` is how many standard errors its weakest split has, where the distances tell.
+    `evidence`, where the distances tell: standard errors of its weakest split over those it needs; 1 is enough.
     """
 
     c_low: float
@@ -115,10 +119,15 @@ class CPath(Sequence[Segment]):
 
     @property
     def suggested(self) -> Segment:
-        """The widest segment within the limits whose splits are more than noise; its `C` is the suggested C."""
-        enough = needed(len(self.segments[0].assignment))
-        fit = [segment for segment in self.segments if segment.evidence is None or segment.evidence >= enough]
-        return max(fit or self.segments, key=self.width)
+        """The widest segment within the limits whose splits are more than noise; its `C` is the suggested C.
+
+        Or the finest one whose splits are known to be more than noise, if it is nearly as wide (`FINER`).
+        """
+        fit = [part for part in self.segments if part.evidence is None or part.evidence >= 1] or self.segments
+        widest = max(fit, key=self.width)
+        enough = FINER * self.width(widest)
+        finer = (part for part in fit if part.evidence and part.evidence >= 1 and self.width(part) >= enough)
+        return min((widest, *finer), key=lambda part: part.c_low)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""

@@ -6,7 +6,8 @@ not run yet.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as Seeds
 from functools import partial
 from pathlib import Path
 from textwrap import fill
@@ -43,18 +44,28 @@ class Missing(Exception):
 
 
 class Figures:
-    """Figures of rows, as text with the paper's in brackets."""
+    """Figures of rows, as text with the paper's in brackets; over these seeds, or all there are."""
 
-    def __init__(self, lab: Lab, scenario: str, table: str = "table-1") -> None:
-        self.lab, self.scenario, self.table = lab, scenario, table
+    def __init__(self, lab: Lab, scenario: str, table: str = "table-1", seeds: Seeds[int] | None = None) -> None:
+        self.lab, self.scenario, self.table, self.seeds = lab, scenario, table, seeds
         self.setup = lab.setups[scenario]
 
     def runs(self, row: Row) -> dict[int, Run]:
-        """All seeds of a row."""
+        """The seeds of a row."""
         found = runs_of(self.lab, self.setup, row)
+        found = {seed: run for seed, run in found.items() if self.seeds is None or seed in self.seeds}
         if not found:
             raise Missing
         return found
+
+    def shared(self, rows: Iterable[Row]) -> Figures:
+        """The same over the seeds that all of these rows have: only those can be compared."""
+        seeds = set.intersection(*({*self.runs(row)} for row in rows))
+        return Figures(self.lab, self.scenario, self.table, seeds)
+
+    def there(self, rows: Iterable[Row]) -> list[Row]:
+        """Those of the rows that were run."""
+        return [row for row in rows if runs_of(self.lab, self.setup, row)]
 
     def mean(self, row: Row, measure: str = "acc") -> float:
         """Over seeds, in percent."""
@@ -126,10 +137,9 @@ def gains(figures: Figures) -> str:
     """Every other algorithm that was run both ways."""
     found = []
     for method, row in GLOBAL.items():
-        try:
-            found.append((table_1.NAMES[method], figures.mean(GROUPED[method]) - figures.mean(row)))
-        except Missing:
-            continue
+        if len(figures.there([row, GROUPED[method]])) == 2:
+            both = figures.shared([row, GROUPED[method]])
+            found.append((table_1.NAMES[method], both.mean(GROUPED[method]) - both.mean(row)))
     if len(found) < 2:
         raise Missing
     listed = ", ".join(f"{name} {gain:+.1f}" for name, gain in found)
@@ -138,16 +148,15 @@ def gains(figures: Figures) -> str:
 
 def clustered(figures: Figures) -> str:
     """The baselines and what they found."""
-    parts = []
-    for row in BASELINES:
-        try:
-            parts.append(f"{row.label} {figures.said(row)} % with {said_coalitions(figures.runs(row))}")
-        except Missing:
-            continue
-    if not parts:
+    rows = figures.there(BASELINES)
+    if not rows:
         raise Missing
-    own = f"FedCollab {figures.said(FEDCOLLAB)} % with {said_coalitions(figures.runs(FEDCOLLAB))}"
-    return f"{TITLES[figures.scenario]}: {own}; {'; '.join(parts)}."
+    figures = figures.shared([FEDCOLLAB, *rows])
+    parts = [
+        f"{name} {figures.said(row)} % with {said_coalitions(figures.runs(row))}"
+        for name, row in [("FedCollab", FEDCOLLAB), *((row.label, row) for row in rows)]
+    ]
+    return f"{TITLES[figures.scenario]}: {'; '.join(parts)}."
 
 
 def told_apart(lab: Lab, scenario: str) -> str:
@@ -179,6 +188,7 @@ def effect(lab: Lab) -> str:
 def ablation(figures: Figures) -> str:
     """Without quantities, without distances."""
     quantities, distances = Ablation.rows[1:]
+    figures = figures.shared([FEDCOLLAB, quantities, distances])
     return (
         f"With both, FedCollab reaches {figures.said(FEDCOLLAB)} %. Without the quantities it finds "
         f"{said_coalitions(figures.runs(quantities))} and reaches {figures.said(quantities)} %; without the distances "
@@ -219,17 +229,13 @@ def converging(lab: Lab, scenario: str) -> str:
 
 def who_before_how(figures: Figures) -> str:
     """How much the algorithm decides with everyone, and inside the coalitions."""
-    rows = []
-    for method in GLOBAL:
-        try:
-            rows.append((figures.mean(GLOBAL[method]), figures.mean(GROUPED[method])))
-        except Missing:
-            continue
-    if len(rows) < 3:
+    methods = [method for method in GLOBAL if len(figures.there([GLOBAL[method], GROUPED[method]])) == 2]
+    if len(methods) < 3:
         raise Missing
-    everyone, grouped = zip(*rows, strict=True)
+    figures = figures.shared(rows[method] for method in methods for rows in (GLOBAL, GROUPED))
+    everyone, grouped = ([figures.mean(rows[method]) for method in methods] for rows in (GLOBAL, GROUPED))
     return (
-        f"{TITLES[figures.scenario]}, {len(rows)} algorithms: with everyone they reach {min(everyone):.1f} to "
+        f"{TITLES[figures.scenario]}, {len(methods)} algorithms: with everyone they reach {min(everyone):.1f} to "
         f"{max(everyone):.1f} %, inside the coalitions {min(grouped):.1f} to {max(grouped):.1f} %. "
         + (
             "The worst algorithm inside the coalitions is better than the best one with everyone."
