@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from statistics import NormalDist
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fedcollab.coalitions import CPath, c_path
-from fedcollab.coalitions.evidence import evidence, needed
+from fedcollab.coalitions.evidence import evidence, needed, normal
 from fedcollab.coalitions.path import Segment
 from fedcollab.distances import Distances
+
+
+def z(tail: float) -> float:
+    """The standard normal value beyond which so much lies."""
+    return -NormalDist().inv_cdf(tail)
 
 
 def noisy(between: float, sd: float, count: int = 6, seed: int = 0) -> Distances:
@@ -27,7 +36,7 @@ def test_by_hand() -> None:
     raw = np.array([[0.0, 0.3], [0.3, 0.0]])
     replicates = np.stack([raw + delta * (1 - np.eye(2)) for delta in (-0.1, 0.1)])
     two = Distances(raw, ("a", "b"), np.array([10, 30]), replicates=replicates)
-    assert evidence(two, np.array([0, 1])) == pytest.approx(3.0 / np.sqrt(2 * np.log(2)))
+    assert evidence(two, np.array([0, 1])) == pytest.approx(normal(3.0, 9) / z(0.01 / 2))
     assert evidence(two, np.array([0, 0])) is None
     assert evidence(raw, np.array([0, 1])) is None
 
@@ -37,7 +46,7 @@ def test_means_are_weighted_by_quantity() -> None:
     replicates = np.stack([raw + delta * (1 - np.eye(3)) for delta in (-0.1, 0.1)])
     three = Distances(raw, ("a", "b", "c"), np.array([30, 10, 5]), replicates=replicates)
     assert evidence(three, np.array([0, 0, 1])) == pytest.approx(
-        (0.75 * 0.2 + 0.25 * 0.6) / 0.1 / np.sqrt(2 * np.log(4))
+        normal((0.75 * 0.2 + 0.25 * 0.6) / 0.1, 4) / z(0.01 / 4)
     )
 
 
@@ -48,7 +57,7 @@ def test_a_split_is_one_of_the_cuts_of_the_groups_without_it() -> None:
     np.fill_diagonal(raw, 0)
     replicates = np.stack([raw + delta * (1 - np.eye(4)) for delta in (-0.1, 0.1)])
     four = Distances(raw, tuple("abcd"), np.full(4, 10), replicates=replicates)
-    assert evidence(four, np.array([0, 0, 1, 2])) == pytest.approx(3.0 / np.sqrt(2 * np.log(4)))
+    assert evidence(four, np.array([0, 0, 1, 2])) == pytest.approx(normal(3.0, 9) / z(0.01 / 4))
 
 
 def test_noise_is_not_split_and_a_real_gap_is() -> None:
@@ -58,9 +67,19 @@ def test_noise_is_not_split_and_a_real_gap_is() -> None:
 
 def test_more_clients_need_more_evidence() -> None:
     values = [needed([count]) for count in range(1, 50)]
-    assert values[0] == 0
     assert values == sorted(values)
-    assert needed([1, 1, 2, 10]) < needed([14]) < needed([2000]) < 60
+    assert needed([1, 1, 2, 10]) < needed([14]) < needed([1000]) < 40
+
+
+@given(st.floats(0.1, 6), st.integers(3, 1000))
+def test_few_samples_count_for_less(t: float, freedom: int) -> None:
+    """Against the tail of Student's distribution, integrated."""
+    steps = np.linspace(np.arctan(t / np.sqrt(freedom)), np.pi / 2, 20001)
+    density = np.cos(steps) ** (freedom - 1)
+    whole = np.cos(np.linspace(0, np.pi / 2, 20001)) ** (freedom - 1)
+    tail = np.trapezoid(density, steps) / np.trapezoid(whole, dx=np.pi / 2 / 20000) / 2
+    assert normal(t, freedom) == pytest.approx(z(tail), rel=0.02)
+    assert normal(-t, freedom) == -normal(t, freedom)
 
 
 def segment(low: float, high: float, evidence: float | None) -> Segment:

@@ -10,30 +10,36 @@ standard errors, 3.2 for t = 4 from 14 samples.
 
 A solver that looks through all splits finds one that looks large by chance. Without the split between A and B the
 clients would lie in A + B and the other coalitions, and the solver could have cut any of these groups g in two, in
-W = sum_g 2^(|g| - 1) ways. The largest of W standard normal values is about z = sqrt(2 ln W), which is what a split
-must have: 2.0 standard errors for 4 clients in two coalitions, 5.1 for 20, 3.5 for 10 in two beside two coalitions of
-5. The evidence of a partition is that of its weakest split, as a multiple of what that split needs: 1 is enough.
+W = sum_g 2^(|g| - 1) ways. A split must be so large that chance would give one like it, among all of these, less than
+one time in a hundred: Q(z) = .01 / W for a standard normal value (Bonferroni 1936). That is 3.0 standard errors for 4
+clients in two coalitions, 5.5 for 20, 4.1 for 10 in two beside two coalitions of 5. The evidence of a partition is that
+of its weakest split, as a multiple of what that split needs: 1 is enough.
 """
 
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Iterable
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 
 from fedcollab.coalitions.inputs import Labels
 
+#: how often the largest of all cuts may look like evidence by chance
+CHANCE = 0.01
+
 
 def needed(groups: Iterable[int]) -> float:
     """z: standard errors that a cut of one of the groups (of these sizes) must have.
 
     >>> round(needed([4]), 2), round(needed([20]), 2), round(needed([5, 5, 10]), 2)
-    (2.04, 5.13, 3.55)
+    (3.02, 5.5, 4.13)
     """
     ways = np.logaddexp.reduce((np.array(list(groups)) - 1) * np.log(2))
-    return float(np.sqrt(2 * ways))
+    return -NormalDist().inv_cdf(max(CHANCE * float(np.exp(-ways)), sys.float_info.min))
 
 
 def normal(t: float, freedom: float) -> float:
