@@ -147,6 +147,14 @@ def test_label_counts_from_the_command_line(hospitals: Path, tmp_path: Path) -> 
     assert "`label_counts` (='exact') must be 'auto', 'drawn' or 'set'" in refused.stderr
 
 
+def test_a_scenario_file_sets_C_and_the_command_line_overrides_it(tmp_path: Path) -> None:
+    text = '[scenario]\nname = "digits"\nclients = 8\n[settings]\nrounds = 1\nC = 0.001\n'
+    (tmp_path / "mine.toml").write_text(text)
+    options = ("run", "mine.toml", "--distance", "label", "--json", "--fresh")
+    assert json.loads(fedcollab(*options, cwd=tmp_path).stdout)["C"] == 0.001
+    assert json.loads(fedcollab(*options, "--C", "1000", cwd=tmp_path).stdout)["C"] == 1000
+
+
 def test_privacy_and_the_floor(hospitals: Path, tmp_path: Path) -> None:
     pytest.importorskip("opacus", reason="opacus is not installed: pip install 'fedcollab[privacy]'")
     source = ("--clients", hospitals, "--label", "outcome", "-o", "d.json")

@@ -109,4 +109,16 @@ def test_what_was_never_measured_needs_no_evidence() -> None:
     observed[0, 5] = observed[5, 0] = False
     raw = np.where(observed, whole.raw, np.nan)
     partly = Distances(raw, whole.names, whole.quantities, replicates=whole.replicates, observed=observed)
-    assert np.isfinite(evidence(partly, np.array([0, 0, 0, 1, 1, 1])))
+    assert evidence(partly, np.array([0, 0, 0, 1, 1, 1])) is None
+    assert evidence(partly, np.array([0, 0, 0, 0, 0, 1])) is None
+    thirds = np.array([0, 0, 1, 2, 3, 3])
+    assert evidence(partly, thirds) == pytest.approx(evidence(whole, thirds))
+
+
+def test_constraints_need_no_evidence_and_do_not_switch_it_off() -> None:
+    """Six like clients: a cannot-link pair parts two of them, and noise must not part more."""
+    like = noisy(0.0, sd=0.1)
+    assert len(c_path(like, cannot_link=[("c0", "c5")]).suggested.coalitions) == 2
+    assert len(c_path(like, max_size=3).suggested.coalitions) == 2
+    path = c_path(noisy(0.6, sd=0.05), must_link=[("c0", "c1")])
+    assert path.suggested.coalitions == [["c0", "c1", "c2"], ["c3", "c4", "c5"]]

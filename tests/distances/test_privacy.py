@@ -13,8 +13,10 @@ from fedcollab.clients import ClientData
 from fedcollab.clients.schema import federate
 from fedcollab.distances import Distances, estimate_distances, estimate_newcomer
 from fedcollab.distances import privacy as privately
+from fedcollab.distances.complete import complete
 from fedcollab.distances.moments import fold_moments, hits, triangle_side
 from fedcollab.errors import InputError
+from fedcollab.membership.rows import measure, renewed
 from fedcollab.runtime import Vectorised
 
 pytest.importorskip("opacus", reason="opacus is not installed: pip install 'fedcollab[privacy]'")
@@ -104,6 +106,20 @@ def test_a_newcomer_adds_to_what_was_spent(large: list[ClientData]) -> None:
     grown = estimate_newcomer(known, large, "c", schema=None)
     assert grown.privacy["a"]["epsilon"] == pytest.approx(2 * known.privacy["a"]["epsilon"])
     assert grown.privacy["c"]["epsilon"] == pytest.approx(known.privacy["a"]["epsilon"])
+
+
+def test_every_later_estimate_is_spent_too(large: list[ClientData]) -> None:
+    """Pairs that were missing, a client that is measured again, and one whose new distances were not taken."""
+    federation = federate(large, scale="none")
+    options = {"method": "few-round", "privacy": {"noise": 3.0}}
+    part = estimate_distances(federation, pairs=[("a", "b")], **options)
+    once = part.privacy["a"]["epsilon"]
+    whole = complete(part, federation)
+    row = measure(whole, federation, "c")
+    taken, left = renewed(whole, row, "c"), renewed(whole, row, "c", quantity_only=True)
+    for found, times in ((part, (1, 1, 0)), (whole, (2, 2, 1)), (taken, (3, 3, 2)), (left, (3, 3, 2))):
+        spent = [found.privacy.get(name, {}).get("epsilon", 0.0) for name in "abc"]
+        assert spent == pytest.approx([once * count for count in times])
 
 
 @pytest.mark.parametrize(

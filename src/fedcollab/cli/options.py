@@ -183,7 +183,7 @@ def take_measuring(settings: dict[str, Any]) -> dict[str, Any]:
     return taken
 
 
-def parse_C(value: str) -> float | str:
+def parse_C(value: str | float) -> float | str:
     """`auto`, or a positive number."""
     from fedcollab.errors import number
 

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     "--C",
     "C",
     default="auto",
-    show_default=True,
-    help="How much it hurts to have little data: a positive number, or auto.",
+    help="How much it hurts to have little data: a positive number, or auto.  [default: the scenario file's, or auto]",
 )
 @options.estimation
 @options.measuring
@@ -50,10 +49,11 @@ def run(
     Clients come from a folder with one file per client (the file's name is the client's name), or from a scenario file.
     Every stage leaves its artefact in the run directory; an interrupted run goes on where it stopped.
     """
-    value = options.parse_C(C)
+    options.parse_C(C)  # refused before anything is read
     measuring = options.take_measuring(settings)
     found, brought = options.find_clients(scenario, clients, label, drop)
-    settings = with_defaults(settings, brought) | ({"distance_options": measuring} if measuring else {})
+    settings = with_defaults({"C": C, **settings}, brought) | ({"distance_options": measuring} if measuring else {})
+    value = options.parse_C(settings.pop("C"))
     from fedcollab.report.terminal import show_run
     from fedcollab.store import RunDirectory
 

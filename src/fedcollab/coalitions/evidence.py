@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from statistics import NormalDist
 from typing import Any
 
@@ -52,8 +52,11 @@ def normal(t: float, freedom: float) -> float:
     return float(np.copysign(size, t))
 
 
-def evidence(distances: Any, assignment: Labels) -> float | None:
-    """The weakest split's standard errors over those it needs; None where nothing is split, or no replicates tell."""
+def evidence(distances: Any, assignment: Labels, admits: Callable[[Labels], bool] = lambda _: True) -> float | None:
+    """The weakest split's standard errors over those it needs; None where nothing is split, or no replicates tell.
+
+    `admits` tells whether the partition without a split would be allowed: if not, the split needs no evidence.
+    """
     replicates = getattr(distances, "replicates", None)
     if replicates is None or len(replicates) < 2:
         return None
@@ -63,12 +66,11 @@ def evidence(distances: Any, assignment: Labels) -> float | None:
         first, second = groups[a], groups[b]
         block = np.ix_(first, second)
         weights = np.outer(distances.quantities[first], distances.quantities[second]).astype(float)
-        weights = np.where(distances.observed[block], weights, 0.0)
-        if not weights.any():
-            continue  # never measured: kept apart by rule, not by evidence
+        if not distances.observed[block].all() or not admits(np.where(assignment == b, a, assignment)):
+            continue  # kept apart by rule: some pair was never measured, or a constraint asks for it
         weights /= weights.sum()
-        mean = float((np.where(weights > 0, distances.raw[block], 0.0) * weights).sum())
-        moved = (np.where(weights > 0, replicates[:, first][:, :, second], 0.0) * weights).sum(axis=(1, 2))
+        mean = float((distances.raw[block] * weights).sum())
+        moved = (replicates[:, first][:, :, second] * weights).sum(axis=(1, 2))
         others = [len(group) for at, group in enumerate(groups) if at not in (a, b)]
         least = needed([len(first) + len(second), *others])
         freedom = max(min(distances.quantities[first].sum(), distances.quantities[second].sum()) - 1, 1)

@@ -16,10 +16,10 @@ C(sigma), sigma the noise of the estimated distances, the path follows noise; ab
 common are joined. The limits make the two ends of the path segments like any other: with like clients everyone-together
 is the widest, with unlike clients everyone-alone is. sigma_ij is the given standard error or, without one, that of a
 balanced accuracy measured on half of each client's samples, sqrt((1 / m_i + 1 / m_j) / 2). Where the distances carry
-replicates and there are no constraints, a segment is suggested only if its weakest split is more than noise (see
-`coalitions.evidence`); everyone-together splits nothing and always qualifies. Estimated distances of small clients are
-too small, since discriminators learn from few samples; so a finer segment whose splits all have evidence is preferred
-to the widest one if it is at least a third as wide.
+replicates, a segment is suggested only if its weakest split is more than noise, unless constraints ask for the split
+(see `coalitions.evidence`); everyone-together splits nothing and always qualifies. Estimated distances of small clients
+are too small, since discriminators learn from few samples; so a finer segment whose splits all have evidence is
+preferred to the widest one if it is at least a third as wide.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class CPath(Sequence[Segment]):
     def suggested(self) -> Segment:
         """The widest segment within the limits whose splits are more than noise; its `C` is the suggested C.
 
-        Or the finest one whose splits are known to be more than noise, if it is nearly as wide (`FINER`).
+        Or the finest one whose splits are known to be more than noise, if it is wide enough (`FINER`).
         """
         fit = [part for part in self.segments if part.evidence is None or part.evidence >= 1] or self.segments
         widest = max(fit, key=self.width)
@@ -207,8 +207,7 @@ def c_path(
         refuse_impossible(inputs, constraints)
     limits = natural_limits(inputs, getattr(distances, "stderr", None))
     segments = [_segment(instance, inputs, *part, limits) for part in tracer.envelope()]
-    if not constraints.any:
-        segments = [replace(part, evidence=evidence(distances, part.assignment)) for part in segments]
+    segments = [replace(part, evidence=evidence(distances, part.assignment, constraints.admits)) for part in segments]
     return CPath(tuple(segments), limits)
 
 

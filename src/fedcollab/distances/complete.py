@@ -70,13 +70,5 @@ def complete(known: Distances, federation: Runtime, progress: Progress = silent)
         stderr=merged(known.stderr, fresh.stderr),
         replicates=merged(known.replicates, fresh.replicates),
         observed=np.isfinite(raw),
-        cost=_summed(known, fresh),
+        **known.spent_with(fresh),
     )
-
-
-def _summed(first: Distances, second: Distances) -> dict[str, object]:
-    moved = [cost.get("bytes", {}) for cost in (first.cost, second.cost)]
-    return {
-        "rounds": first.cost.get("rounds", 0) + second.cost.get("rounds", 0),
-        "bytes": {name: sum(part.get(name, 0) for part in moved) for name in {**moved[0], **moved[1]}},
-    }

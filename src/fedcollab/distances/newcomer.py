@@ -92,16 +92,5 @@ def _joined(known: Distances, fresh: Distances, newcomer: str) -> Distances:
         replicates=grown(known.replicates, fresh.replicates),
         method=known.method,
         settings=known.settings,
-        cost=fresh.cost,
-        privacy=_spent(known, fresh),
+        **known.spent_with(fresh),
     )
-
-
-def _spent(known: Distances, fresh: Distances) -> dict[str, dict[str, float]]:
-    """What each client has spent in all: epsilons and deltas add up."""
-    total: dict[str, dict[str, float]] = {}
-    for part in (known.privacy, fresh.privacy):
-        for name, spent in part.items():
-            before = total.get(name, {})
-            total[name] = {key: value + before.get(key, 0.0) for key, value in spent.items()}
-    return total

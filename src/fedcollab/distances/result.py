@@ -91,6 +91,22 @@ class Distances:
         except ValueError:
             raise InputError(f"`client` (={name!r}) must be one of: {', '.join(self.names)}") from None
 
+    def spent_with(self, later: Distances) -> dict[str, Any]:
+        """`cost` and `privacy` of both estimates: rounds and bytes, and every client's epsilons and deltas, add up."""
+        moved = [part.cost.get("bytes", {}) for part in (self, later)]
+        private: dict[str, dict[str, float]] = {}
+        for part in (self, later):
+            for name, spent in part.privacy.items():
+                before = private.get(name, {})
+                private[name] = {key: value + before.get(key, 0.0) for key, value in spent.items()}
+        return {
+            "cost": {
+                "rounds": sum(part.cost.get("rounds", 0) for part in (self, later)),
+                "bytes": {name: sum(part.get(name, 0) for part in moved) for name in {**moved[0], **moved[1]}},
+            },
+            "privacy": private,
+        }
+
     def save(self, path: str | Path) -> None:
         """Write JSON that a person can read; numbers keep six decimals."""
         artefact.write_json(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -44,7 +43,7 @@ def renewed(distances: Distances, row: Distances, name: str, *, quantity_only: b
     quantities = np.array(distances.quantities)
     quantities[at] = row.quantities[row.index(name)]
     if quantity_only:
-        return replace(distances, quantities=quantities)
+        return replace(distances, quantities=quantities, **distances.spent_with(row))
     order = [row.index(other) for other in distances.names]
     raw, stderr, replicates = (_filled(distances, row, key, at, order) for key in ("raw", "stderr", "replicates"))
     assert raw is not None
@@ -57,7 +56,7 @@ def renewed(distances: Distances, row: Distances, name: str, *, quantity_only: b
         replicates=replicates,
         observed=observed,
         quantities=quantities,
-        cost=_summed(distances.cost, row.cost),
+        **distances.spent_with(row),
     )
 
 
@@ -101,12 +100,3 @@ def _filled(distances: Distances, row: Distances, key: str, at: int, order: list
     values[..., at, :] = new[..., order[at], order]
     values[..., :, at] = values[..., at, :]
     return values
-
-
-def _summed(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
-    """Rounds and bytes of both."""
-    names = {**first.get("bytes", {}), **second.get("bytes", {})}
-    return {
-        "rounds": first.get("rounds", 0) + second.get("rounds", 0),
-        "bytes": {name: sum(part.get("bytes", {}).get(name, 0) for part in (first, second)) for name in names},
-    }
