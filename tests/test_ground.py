@@ -74,11 +74,13 @@ def test_what_a_killed_writer_left_is_swept_away(tmp_path: Path) -> None:
         died = subprocess.run([sys.executable, "-c", stop, str(tmp_path / name)], check=False)
         assert died.returncode == -signal.SIGKILL
     (left_a,), (left_b,) = tmp_path.glob(".a.json.*"), tmp_path.glob(".b.json.*")
-    living = tmp_path / ".a.json.living"
+    living, stranger = tmp_path / f".a.json.living{artefact.UNFINISHED}", tmp_path / ".a.json.swp"
+    stranger.touch()
     with living.open("wb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         artefact.write_json(tmp_path / "a.json", "thing", {"x": 1})
         assert living.exists()
+    assert stranger.exists()
     assert not left_a.exists()
     assert left_b.exists()
     artefact.sweep(tmp_path / "b.json")

@@ -6,6 +6,8 @@ command is recognised. Arrays become nested lists; matrices keep one row a line.
 
 from __future__ import annotations
 
+import contextlib
+import glob
 import json
 import os
 import tempfile
@@ -22,6 +24,8 @@ except ImportError:  # no such locks on Windows: what a killed writer left stays
     fcntl = None  # type: ignore[assignment]
 
 FORMAT = 1
+#: how temporary files end: nobody else's do
+UNFINISHED = ".fedcollab~"
 
 
 def write_bytes(path: str | Path, content: bytes) -> None:
@@ -54,7 +58,7 @@ def sweep(path: str | Path) -> None:
     path = Path(path)
     if not fcntl or not path.parent.is_dir():
         return
-    for left in [entry for entry in path.parent.iterdir() if entry.name.startswith(f".{path.name}.")]:
+    for left in list(path.parent.glob(f".{glob.escape(path.name)}.*{UNFINISHED}")):
         try:
             with left.open("rb") as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -66,13 +70,18 @@ def sweep(path: str | Path) -> None:
 def _temporary(path: Path) -> tuple[int, str]:
     """A new locked file beside this one."""
     while True:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        if not fcntl:
-            return handle, temporary
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=UNFINISHED)
+        lock(handle)
         if os.fstat(handle).st_nlink:  # else swept away before it was locked
             return handle, temporary
         os.close(handle)
+
+
+def lock(descriptor: int) -> None:
+    """One writer at a time, where the system can do that: some network file systems cannot."""
+    if fcntl:
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
 
 
 def check_target(path: str | Path) -> Path:

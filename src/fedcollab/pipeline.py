@@ -130,7 +130,7 @@ class FedCollab:
         whole = complete(distances, federation, progress)
         if np.array_equal(whole.observed, distances.observed):
             return distances
-        store.set_aside("distances.json", "path.json", "collaboration.json", "training")
+        store.set_aside("training", "collaboration.json", "path.json", "distances.json")
         whole.save(store.file("distances.json"))
         store.write_config({"clients": said(federation), "absent": sorted(federation.left_out)})
         return whole

@@ -45,6 +45,7 @@ class RunDirectory:
         """
         run = cls(path)
         wanted = _comparable(settings)
+        artefact.sweep(run.file("run.json"))
         if run.path.exists() and not run.path.is_dir():
             raise InputError(f"`--out` (={str(path)!r}) is a file; expected a folder")
         if run.file("run.json").exists():
@@ -84,7 +85,10 @@ class RunDirectory:
         return self.file(name).exists()
 
     def set_aside(self, *names: str) -> None:
-        """Move stages that are to be made again into a folder of their own: nothing that was computed is lost."""
+        """Move stages that are to be made again into a folder of their own: nothing that was computed is lost.
+
+        In this order: name what the others were made of last, so that whoever is killed half-way makes them again.
+        """
         there = [name for name in names if self.has(name)]
         if not there:
             return

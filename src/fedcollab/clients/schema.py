@@ -188,13 +188,18 @@ def with_test(data: ClientData, share: float, seed: int) -> ClientData:
     """The client with a test split: its own, or a stratified hold-out drawn from (seed, name)."""
     if data.y_test is not None:
         return data
-    chosen = stratified(data.y, share, seeds.generator(seed, "hold-out", data.name))
+    chosen = held_out(data, share, seed)
     if not 0 < chosen.sum() < len(data.y) - 1:
         raise InputError(
             f"client `{data.name}` has {len(data.y)} samples, too few to hold out a test split; at least 4 are needed"
         )
     x, x_test = (data.x[mask] for mask in (~chosen, chosen))
     return ClientData(data.name, x, data.y[~chosen], x_test, data.y[chosen])
+
+
+def held_out(data: ClientData, share: float, seed: int) -> NDArray[np.bool_]:
+    """Which samples are the test split of a client that has none of its own."""
+    return stratified(data.y, share, seeds.generator(seed, "hold-out", data.name))
 
 
 def stratified(y: NDArray[Any], share: float, rng: np.random.Generator) -> NDArray[np.bool_]:

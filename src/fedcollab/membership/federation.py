@@ -62,6 +62,8 @@ class Part(Runtime):
         super().__init__(names, federation.policy)
         self.federation = federation
         self.schema = federation.schema
+        self.few_rounds, self.models_stay = federation.few_rounds, federation.models_stay
+        self.min_samples, self.lasting = federation.min_samples, federation.lasting  # type: ignore[misc]
         self.described = {name: federation.described[name] for name in self.names}
 
     def call(self, action: str, messages: Mapping[str, Message], *, partial: bool = False) -> dict[str, Message]:
@@ -105,9 +107,12 @@ def said(federation: Runtime) -> dict[str, dict[str, Any]]:
 
 
 def fingerprint_client(message: Message, silo: Silo) -> Message:
-    """Client side: 16 digits of a checksum over all its prepared samples. They tell equality, and nothing else."""
+    """Client side: 16 digits of a checksum over all its prepared samples. They tell equality, and nothing else.
+
+    A silo's own key comes first, so that nobody can try out what the samples might be.
+    """
     arrays = silo.arrays
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(silo.key)
     for part in (arrays.x, arrays.y, arrays.x_test, arrays.y_test):
         digest.update(f"{part.dtype}{part.shape}".encode())
         digest.update(part.tobytes())

@@ -57,7 +57,9 @@ class DistanceMatrices(Experiment):
             notes = (
                 "Mean distance of pairs, in units of the largest. Told apart: how often a pair of one type is nearer "
                 "than a pair of two types (.5 is guessing, 1 always).",
-                f"FeSEM, KMeans and FedCluster after {self._rounds(setup)} rounds.",
+                f"FeSEM, KMeans and FedCluster after {self._rounds(setup)} rounds."
+                if len(matrices) > 1
+                else "FeSEM, KMeans and FedCluster: not run yet.",
             )
             tables.append(Table(f"{TITLES[scenario]}, seed 0", columns, rows, notes, scenario))
             charts[f"{self.name}-{scenario}"] = pictures.matrices(matrices)

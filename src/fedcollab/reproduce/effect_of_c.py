@@ -43,10 +43,12 @@ class EffectOfC(Experiment):
         setup = lab.setups["label-shift"]
         found = {C: seeds for C in GRID if (seeds := runs_at(lab, setup, C))}
         shared = set.intersection(*map(set, found.values())) if found else set()
+        if not shared:
+            return Output()
         rows: list[tuple[Any, ...]] = []
         drawn = []
         for C, all_runs in found.items():
-            runs = [all_runs[seed] for seed in sorted(shared or all_runs)]
+            runs = [all_runs[seed] for seed in sorted(shared)]
             values = [100 * accuracy for accuracy, _ in runs]
             groups = {spoken(coalitions).replace(".", ", ") for _, coalitions in runs}
             first = runs[0][1]
@@ -54,8 +56,6 @@ class EffectOfC(Experiment):
             rows.append((name, Figure(tuple(values)), len(runs), "; ".join(sorted(groups))))
             size = str(len(first)) if isinstance(first, list) else first
             drawn.append({"C": name, "accuracy": float(np.mean(values)) / 100, "coalitions": size})
-        if not rows:
-            return Output()
         table = Table(TITLES["label-shift"], ("C", "Acc", "seeds", "coalitions"), rows, setup.notes, "label-shift")
         return Output([table], {self.name: pictures.by_c(drawn)}, [said(rows)])
 

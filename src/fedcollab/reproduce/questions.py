@@ -31,7 +31,8 @@ HEAD = """# The paper's questions, answered from our own runs
 
 Written by `fedcollab reproduce --write-docs docs` from the cells in [`results/cells`](../results/cells). All tables,
 with seeds, rounds, dates and what differs from the paper: [results](results.md). Percentages are means over clients and
-seeds; figures in brackets are the paper's.
+seeds; figures in brackets are the paper's. Where methods are compared, the means are over the seeds that all of them
+have, so that a method's figure can differ between answers.
 """
 
 GLOBAL = {row.method: row for row in table_1.Table1.rows if row.who == "global"}
@@ -125,6 +126,7 @@ def answers(lab: Lab) -> dict[str, list[Sentence]]:
 def transfer(figures: Figures) -> str:
     """FedAvg with everyone and in coalitions."""
     everyone, grouped = GLOBAL["fedavg"], GROUPED["fedavg"]
+    figures = figures.shared([LOCAL, everyone, grouped])
     return (
         f"{TITLES[figures.scenario]}: alone the clients reach {figures.said(LOCAL)} %; one FedAvg model for everyone "
         f"gives {figures.said(everyone)} % and {figures.said(everyone, 'ipr', 0)} % of the clients gain over "

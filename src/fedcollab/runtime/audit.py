@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from fedcollab.artefact import lock
 from fedcollab.errors import InputError
 from fedcollab.runtime.message import Message
 
@@ -64,7 +65,7 @@ class Audit:
         new = not self.path.exists()
         handle = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
         with os.fdopen(handle, "r+b") as file:
-            _lock(file.fileno())
+            lock(file.fileno())
             last = next(_lines_backwards(file), b"")
             end = file.seek(0, os.SEEK_END)
             cut = end > 0 and not _ends_line(file, end)
@@ -167,12 +168,3 @@ def _lines_backwards(file: Any) -> Iterator[bytes]:
         yield from (line for line in reversed(whole) if line)
     if rest:
         yield rest
-
-
-def _lock(descriptor: int) -> None:
-    """One writer at a time, where the system can do that."""
-    try:
-        import fcntl
-    except ImportError:
-        return
-    fcntl.flock(descriptor, fcntl.LOCK_EX)

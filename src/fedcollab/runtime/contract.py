@@ -78,7 +78,7 @@ def _adds_up(message: Message, reply: Message) -> str | None:
 
 
 _split: Fields = {"test_share": "number 0..1", "seed": "whole"}
-_round: Fields = {"setting": "text", "round": "whole", "since?": "whole"}
+_round: Fields = {"setting": "text", "round": "whole", "since?": "whole", "training?": "text"}
 _coalition: Fields = {"coalition?": "texts[_]"}
 
 CONTRACTS: dict[str, Contract] = {

@@ -7,6 +7,7 @@
     require_privacy = { epsilon = 1.0, delta = 1e-5 } # differential privacy of each run, at least as strong
     actions = ["describe", "spread", "prepare", "few-moments", "few-validate"]
     max_bytes = 1_000_000_000                         # of a message
+    max_splits = 3                                    # hold-outs that servers may choose, where there is no test data
 
 Every line may be missing. What each can and cannot do against a server that lies: docs/threats.md.
 """
@@ -43,6 +44,7 @@ class Floors:
     require_privacy: Privacy | None = None
     actions: tuple[str, ...] | None = None
     max_bytes: int = 2_000_000_000
+    max_splits: int = 10
 
 
 NO_FLOORS = Floors(min_samples=1)  # in-process runtimes: whoever runs them holds the data of all clients anyway
@@ -68,7 +70,7 @@ def make_floors(table: Mapping[str, Any]) -> Floors:
     for key, value in table.items():
         if key not in known:
             raise InputError(unknown("floors", key, known))
-        if key in ("min_samples", "min_coalition", "max_bytes"):
+        if key in ("min_samples", "min_coalition", "max_bytes", "max_splits"):
             found[key] = int(number(f"floors {key}", value, at_least=1, whole=True))
         elif key == "max_runs_per_day":
             found[key] = int(number(f"floors {key}", value, at_least=0, whole=True))

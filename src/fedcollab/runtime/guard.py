@@ -14,6 +14,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from fedcollab.errors import InputError
 from fedcollab.runtime import audit, contract
@@ -24,8 +25,8 @@ from fedcollab.runtime.serve import serve
 from fedcollab.runtime.silo import Silo
 
 #: actions whose replies are made of samples and that a silo with `require_privacy` answers with noise or not at all
-UPDATES = ("train", "losses", "cross-step", "cross-validate", "few-moments", "few-validate", "prototype-means",
-           "published-step", "published-validate")  # fmt: skip
+UPDATES = ("train", "evaluate", "losses", "cross-step", "cross-validate", "few-moments", "few-validate",
+           "prototype-means", "published-step", "published-validate")  # fmt: skip
 #: of these, the ones that can have noise; each answers once a run, and the same again if asked the same again
 NOISY = ("few-moments", "few-validate")
 
@@ -66,7 +67,7 @@ class Guard:
                 self._limit(action, message, silo, run)
                 reply = serve(action, content, silo)
                 contract.check_reply(action, message, unpack(reply))
-                self._remember(action, digest, reply, silo)
+                self._remember(action, digest, reply, message, silo)
         except (Refused, InputError) as error:
             outcome, why = "refused", str(error)
             reply = pack({"refused": why})
@@ -113,7 +114,7 @@ class Guard:
         assert wanted is not None
         if action not in NOISY:
             raise Refused(f"this silo requires differential privacy ({wanted}), and {action!r} has none")
-        asked = message.get("privacy") if action == "few-moments" else silo.state.get("few", {}).get("privacy")
+        asked = _noise(action, message, silo)
         if not asked:
             raise Refused(f"this silo requires differential privacy ({wanted}); the server asks for none")
         from fedcollab.distances.privacy import spent  # what the server says of epsilon is not taken on trust
@@ -138,8 +139,8 @@ class Guard:
         known = any(entry["digest"] == digest for entry in self._answered(run))
         return bytes(kept["reply"]) if known else None
 
-    def _remember(self, action: str, digest: str, reply: bytes, silo: Silo) -> None:
-        if self.floors.require_privacy is not None and action in NOISY:
+    def _remember(self, action: str, digest: str, reply: bytes, message: Message, silo: Silo) -> None:
+        if action in NOISY and _noise(action, message, silo):
             import numpy as np
 
             silo.state[f"released-{action}"] = {"digest": digest, "reply": np.frombuffer(reply, dtype=np.uint8)}
@@ -172,8 +173,22 @@ def _need(samples: int, floors: Floors, what: str) -> None:
         raise Refused(f"{what} is made of {samples} sample(s); this silo asks for at least {floors.min_samples}")
 
 
-def _limit_describe(message: Message, silo: Silo, floors: Floors) -> None:
-    _need(silo.data.quantity, floors, "every number")
+def _noise(action: str, message: Message, silo: Silo) -> Any:
+    """The noise that one of the `NOISY` actions is asked to add."""
+    return message.get("privacy") if action == "few-moments" else silo.state.get("few", {}).get("privacy")
+
+
+def _limit_split(message: Message, silo: Silo, floors: Floors) -> None:
+    from fedcollab.runtime.splits import objection
+
+    try:
+        split = json.loads(message["schema"]) if "schema" in message else message
+        share, seed = float(split["test_share"]), int(split["seed"])
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise Refused(f"`schema` cannot be read: {type(error).__name__}") from None
+    why = objection(silo, share, seed, floors)
+    if why is not None:
+        raise Refused(why)
 
 
 def _limit_train(message: Message, silo: Silo, floors: Floors) -> None:
@@ -230,7 +245,9 @@ def _limit_size(numbers: int, floors: Floors) -> None:
 
 
 LIMITS: dict[str, Callable[[Message, Silo, Floors], None]] = {
-    "describe": _limit_describe,
+    "describe": _limit_split,
+    "spread": _limit_split,
+    "prepare": _limit_split,
     "train": _limit_train,
     "evaluate": _limit_setting,
     "losses": _limit_setting,

@@ -38,12 +38,14 @@ class Silo:
     state    what it keeps between calls, by procedure: messages, so that every runtime can store them
     device   where its models run
     floors   what it insists on
+    key      what nobody else knows, where the silo is a process of its own
     """
 
     data: ClientData
     state: MutableMapping[str, Message] = field(default_factory=dict)
     device: str = "cpu"
     floors: Floors = field(default_factory=Floors)
+    key: bytes = b""
     _arrays: tuple[str, Arrays] | None = None
     _features: tuple[str, NDArray[np.float32]] | None = None
 

@@ -194,19 +194,25 @@ def _local(message: Message, silo: Silo, algorithm: Algorithm) -> Local:
     kept = _kept(silo, message)
     if kept is None:
         state = algorithm.client_init(sent)
+        if state and "since" in message:
+            raise InputError(
+                f"client `{silo.name}` has lost what it kept of round {message['since']} of this training; "
+                "start the training anew"
+            )
     else:
         state = {key: _tensor(value, silo.device) for key, value in kept.items() if isinstance(value, np.ndarray)}
     return Local(silo.name, data["x"], data["y"], sent, state)
 
 
 def _kept(silo: Silo, message: Message) -> Message | None:
-    """What the client kept of the round that the message goes on from (`since`); None for a client that is new to it.
+    """What the client kept of the round of this training that the message goes on from (`since`); None for who is new.
 
     The last round's state is kept, and that of the round which it went on from: a round whose reply was lost, or whose
     server was killed, can be asked for again, or passed over.
     """
     states = (silo.state.get(key) for key in ("train", "train-before"))
-    return next((kept for kept in states if kept is not None and kept["round"] == message.get("since")), None)
+    wanted = message.get("since"), message.get("training")
+    return next((kept for kept in states if kept is not None and (kept["round"], kept["training"]) == wanted), None)
 
 
 def _keep(silo: Silo, message: Message, state: Message) -> None:
@@ -214,7 +220,7 @@ def _keep(silo: Silo, message: Message, state: Message) -> None:
     silo.state.pop("train-before", None)
     if before is not None and before["round"] != message["round"]:
         silo.state["train-before"] = before
-    silo.state["train"] = {"round": message["round"], **state}
+    silo.state["train"] = {"round": message["round"], "training": message.get("training"), **state}
 
 
 def _data(silo: Silo) -> Tensors:

@@ -82,7 +82,7 @@ class History(Sequence[Row]):
     def read(cls, path: str | Path) -> History:
         """Read JSON lines; a last line cut short by a killed process is left out."""
         rows = []
-        content = Path(path).read_text(encoding="utf-8").split("\n")
+        content = Path(path).read_text(encoding="utf-8", errors="replace").split("\n")
         for number, text in enumerate(content, start=1):
             try:
                 rows.append(json.loads(text))

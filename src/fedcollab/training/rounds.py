@@ -51,6 +51,7 @@ class Session:
     stopped      coalitions that train no more, and why
     failures     (round, client, why) for each client that did not answer
     seen         the last round that counts for each client that took part: its state then is what it goes on from
+    training     what tells this training from others, so that no client goes on from another's state
     """
 
     runtime: Runtime
@@ -59,6 +60,7 @@ class Session:
     network: Network
     quantities: Mapping[str, int]
     participation: float = 1.0
+    training: str = ""
     servers: list[State] = field(default_factory=list)
     assignment: dict[str, int] = field(default_factory=dict)
     stopped: dict[int, str] = field(default_factory=dict)
@@ -157,7 +159,7 @@ class Session:
 
     def _call(self, action: str, number: int, messages: Mapping[str, Message]) -> dict[str, Message]:
         """One call; a client that fails or does not answer is noted, and missing from the result."""
-        common = {"setting": self._text, "round": number}
+        common = {"setting": self._text, "round": number, "training": self.training}
         since = {name: {"since": self.seen[name]} if name in self.seen else {} for name in messages}
         with_whom = {name: {} if action == "losses" else {"coalition": self._partners(name)} for name in messages}
         sent = {name: {**common, **since[name], **with_whom[name], **message} for name, message in messages.items()}

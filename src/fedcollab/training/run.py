@@ -101,16 +101,18 @@ def train(
     setting = Setting(called, chosen.options(), text, float(lr), int(batch_size), int(local_epochs), int(seed))
     quantities = {name: int(federation.described[name]["quantity"]) for name in federation.names}
     session = Session(federation, setting, chosen, network, quantities, participation)
+    of_clients = json.dumps([quantities, getattr(grouping, "coalitions", None)], sort_keys=True)
     settings = {**asdict(setting), "model": model_name, "rounds": rounds, "participation": participation}
     settings |= {"method": method, "evaluate_every": evaluate_every, "early_stop": early_stop}
 
+    session.training = identity(settings, of_clients, schema.to_json(), session.initial.numpy().tobytes())
     history, started, before = History(), time.perf_counter(), _moved(federation)
     checkpoint, resumed, earlier = None, None, dict.fromkeys(("calls", "bytes_down", "bytes_up", "seconds"), 0.0)
     if run_dir is not None:
-        said = json.dumps([quantities, getattr(grouping, "coalitions", None)], sort_keys=True)
-        of_run = identity(settings, said, schema.to_json(), session.initial.numpy().tobytes())
-        checkpoint = Checkpoint(Path(run_dir), settings, of_run, always=federation.lasting)
+        checkpoint = Checkpoint(Path(run_dir), settings, session.training, always=federation.lasting)
         resumed = checkpoint.read(federation.left_out)
+        if resumed is None:
+            checkpoint.done()  # another training's: its rounds are about to be overwritten
         history = _history(Path(run_dir), resumed)
         earlier |= {} if resumed is None else resumed.spent
 

@@ -47,7 +47,7 @@ def reply_to(envelope: Envelope, config: SiloConfig, run: str) -> Answer:
         raise InputError(f"the message is for `{envelope.name}`; this silo is `{config.name}`")
     shelf = Shelf(config.state)
     guard = Guard.at(config.state, make_floors(config.more.get("floors", {})))
-    silo = Silo(config.read_data(), shelf, config.device, guard.floors)
+    silo = Silo(config.read_data(), shelf, config.device, guard.floors, shelf.key())
     served = guard.serve(envelope.action, envelope.content, silo, run=run)
     if served.done:
         shelf.commit()

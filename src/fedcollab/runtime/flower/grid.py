@@ -28,6 +28,7 @@ from fedcollab.runtime.message import Message, pack, receive
 DEADLINE = 600.0  # seconds for one call, from sending the first message to the last reply
 PATIENCE = 120.0  # seconds for the silos to be there
 POLL = 0.3
+SHARE = 0.75  # of what is left of the deadline that a reply may take to come in once it was announced
 HELLO = "hello"
 
 #: Flower's errors that mean that a silo did not answer; any other is the silo's failure
@@ -139,7 +140,8 @@ class Exchange:
                 waiting[identifiers[0]] = name
             else:
                 silent[name] = "not connected"
-        while waiting and time.monotonic() < end:
+        while waiting:
+            late = time.monotonic() >= end  # one last look: a reply broken off may have kept the others waiting
             with uploads_until(self.grid, end):
                 replies = list(self.grid.pull_messages(list(waiting)))
             for reply in replies:
@@ -151,6 +153,8 @@ class Exchange:
                 else:
                     reason = " ".join(str(reply.error.reason).split())[:300]
                     answers[name] = Answer(name, error=f"Flower's error {reply.error.code}: {reason}")
+            if late:
+                break
             if waiting:
                 time.sleep(POLL)
         return answers, silent | dict.fromkeys(waiting.values(), f"no answer in {self.deadline:.0f} s")
@@ -179,7 +183,9 @@ class Exchange:
 
 @contextmanager
 def uploads_until(grid: Grid, end: float) -> Iterator[None]:
-    """Within the block, a reply of which a part never comes is given up at `end` (of `time.monotonic`).
+    """Within the block, a reply of which a part never comes is given up before `end` (of `time.monotonic`).
+
+    Flower takes one reply after the other, so that time is left for those that came in while it waited.
 
     A silo that dies while it sends has announced its reply; Flower 1.41 then waits two hours for the rest of it.
     """
@@ -190,7 +196,7 @@ def uploads_until(grid: Grid, end: float) -> Iterator[None]:
         return
 
     def bounded(*arguments: Any, **options: Any) -> Any:
-        return pull(*arguments, **options, max_time=max(1.0, end - time.monotonic()))
+        return pull(*arguments, **options, max_time=max(1.0, SHARE * (end - time.monotonic())))
 
     module.pull_objects = bounded
     try:

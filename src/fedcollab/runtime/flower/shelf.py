@@ -5,7 +5,9 @@ A new process reads it for every message, so it is read when asked for and writt
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, MutableMapping
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote, unquote
 
@@ -13,6 +15,7 @@ from fedcollab.artefact import write_bytes
 from fedcollab.runtime.message import Message, pack, unpack
 
 SUFFIX = ".safetensors"
+KEY = "silo.key"
 
 
 class Shelf(MutableMapping[str, Message]):
@@ -33,6 +36,7 @@ class Shelf(MutableMapping[str, Message]):
         return self._held[key]
 
     def __setitem__(self, key: str, value: Message) -> None:
+        self._held.pop(key, None)  # last set, last written: what a later part relies on is on disk before it
         self._held[key] = value
         self._gone.discard(key)
 
@@ -47,6 +51,17 @@ class Shelf(MutableMapping[str, Message]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
+
+    def key(self) -> bytes:
+        """32 random bytes of this silo's own, drawn once."""
+        path = self.folder / KEY
+        if not path.exists():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with suppress(FileExistsError):
+                handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+                os.write(handle, os.urandom(32))
+                os.close(handle)
+        return path.read_bytes()
 
     def commit(self) -> None:
         """Write what changed."""

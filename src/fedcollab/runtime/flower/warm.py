@@ -75,11 +75,14 @@ def main() -> None:
                 arguments = _read(line)
                 if arguments is None:
                     continue
+                try:
+                    line.sendall(b"+")
+                except OSError:  # whoever asked has given up, and does it itself
+                    continue
                 if os.fork() == 0:
                     door.close()
                     line.close()
                     _become(entry, arguments)
-                line.sendall(b"+")
     Path(address).unlink(missing_ok=True)
 
 
