@@ -87,6 +87,24 @@ def test_what_a_killed_writer_left_is_swept_away(tmp_path: Path) -> None:
     assert not left_b.exists()
 
 
+def test_files_are_written_where_there_are_no_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fcntl = pytest.importorskip("fcntl")
+
+    def none(*_: object) -> None:
+        raise OSError(38, "Function not implemented")
+
+    monkeypatch.setattr(fcntl, "flock", none)
+    for _ in range(2):
+        artefact.write_json(tmp_path / "a.json", "thing", {"x": 1})
+    assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_a_run_killed_at_its_first_file_can_be_started_again(tmp_path: Path) -> None:
+    (tmp_path / f".run.json.abc{artefact.UNFINISHED}").touch()
+    RunDirectory.open(tmp_path, {"C": 1})
+    assert [path.name for path in tmp_path.iterdir()] == ["run.json"]
+
+
 def test_an_artefact_is_whole_or_absent(tmp_path: Path) -> None:
     artefact.write_json(tmp_path / "a.json", "thing", {"x": 1})
     with pytest.raises(TypeError):

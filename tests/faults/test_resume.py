@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +19,13 @@ from fedcollab.clients import ClientData
 from fedcollab.clients.schema import prepare
 from fedcollab.distances import Distances, estimate_distances
 from fedcollab.distances.complete import complete, missing_pairs
-from fedcollab.errors import FedcollabWarning, Paused
+from fedcollab.errors import FedcollabWarning, InputError, Paused
 from fedcollab.pipeline import FedCollab
 from fedcollab.report import write
 from fedcollab.runtime import Wire
 from fedcollab.runtime.absence import FILE, Absence, Policy, read
 from fedcollab.runtime.absence import write as write_absences
+from fedcollab.runtime.message import Message
 from fedcollab.training import TrainingResult, checkpoint, train
 
 SMALL = {"model_options": {"widths": [8]}, "lr": 0.1}
@@ -97,6 +100,60 @@ def test_clustered_baselines_resume_too(clients: list[ClientData], tmp_path: Pat
     result = run(grouping, clients, run_dir=tmp_path, **options)
     np.testing.assert_array_equal(result.models["last"], calm.models["last"])
     assert result.coalitions == calm.coalitions
+    assert list(result.history) == list(calm.history)
+
+
+class Stop(Exception):
+    """Where a training is broken off."""
+
+
+def stopping(after: int) -> Callable[[int, int], None]:
+    def stop(done: int, total: int) -> None:
+        if done == after:
+            raise Stop
+
+    return stop
+
+
+def test_no_client_goes_on_from_another_trainings_state(clients: list[ClientData], tmp_path: Path) -> None:
+    """Silos outlive the coordinator, and keep what their last training left: it must not pass for this one's."""
+
+    class Lasting(Wire):
+        lasting = True
+
+        def states(self) -> dict[str, dict[str, Message]]:
+            return {}  # they are on the silos' own disks
+
+        def restore(self, states: object) -> None:
+            assert not states
+
+    options = {"algorithm": "scaffold", "rounds": 6, **SMALL}
+    calm = train(clients, TYPES, runtime="wire", **options)
+    for between in (0, 4, 6):
+        silos = Lasting(clients)
+        prepare(silos)
+        with pytest.raises(Stop):
+            train(silos, TYPES, run_dir=tmp_path / str(between), progress=stopping(4), **options)
+        if between:
+            train(silos, "local", **{**options, "rounds": between})
+            with pytest.raises(InputError, match="`a` has lost what it kept of round 3 of this training; start"):
+                train(silos, TYPES, run_dir=tmp_path / str(between), **options)
+        else:
+            result = train(silos, TYPES, run_dir=tmp_path / str(between), **options)
+            np.testing.assert_array_equal(result.models["last"], calm.models["last"])
+
+
+def test_no_history_of_another_training(clients: list[ClientData], tmp_path: Path) -> None:
+    """Broken off, another training begun in its place and broken off too, then the first again: its own rounds."""
+    options = {"rounds": 6, "run_dir": tmp_path, **SMALL}
+    calm = train(clients, TYPES, rounds=6, **SMALL)
+    with pytest.raises(Stop):
+        train(clients, TYPES, progress=stopping(4), **options)
+    with pytest.warns(FedcollabWarning, match="other settings"), pytest.raises(Stop):
+        train(clients, TYPES, progress=stopping(1), **{**options, "lr": 0.5})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FedcollabWarning)
+        result = train(clients, TYPES, **options)
     assert list(result.history) == list(calm.history)
 
 

@@ -55,6 +55,30 @@ def test_a_shelf_is_a_dict_that_outlives_its_process(tmp_path_factory: pytest.Te
     assert {path.parent for path in folder.rglob("*")} <= {folder}  # whatever the keys, nothing is written elsewhere
 
 
+def test_what_was_set_last_is_written_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A silo killed while it writes keeps a state that it can go on from: the round before, then the last one."""
+    from fedcollab.runtime.flower import shelf as module
+
+    shelf = Shelf(tmp_path)
+    shelf["train"], shelf["train-before"] = {"round": 2}, {"round": 1}
+    shelf.commit()
+    written, write = [], module.write_bytes
+    monkeypatch.setattr(module, "write_bytes", lambda path, content: (written.append(path.name), write(path, content)))
+    later = Shelf(tmp_path)
+    last = later["train"]
+    later.pop("train-before")
+    later["train-before"], later["train"] = last, {"round": 3}
+    later.commit()
+    assert written == ["train-before.safetensors", "train.safetensors"]
+
+
+def test_a_silos_key_is_drawn_once_and_is_its_own(tmp_path: Path) -> None:
+    keys = [Shelf(tmp_path / name).key() for name in ("a", "b", "a")]
+    assert keys[0] == keys[2] != keys[1]
+    assert len(keys[0]) == 32
+    assert (tmp_path / "a" / "silo.key").stat().st_mode & 0o077 == 0
+
+
 def test_envelopes_and_answers_travel_as_records() -> None:
     sent = Envelope("train", "north", "1", b"\x00\xff")
     assert Envelope.open(sent.records()) == sent
@@ -236,3 +260,50 @@ def test_a_reply_broken_off_is_given_up_at_the_deadline(monkeypatch: pytest.Monk
         (reply,) = grid.pull_messages(["asked"])
     assert reply.metadata.reply_to_message_id == "asked"
     assert reply.error.code in SILENT
+
+
+def test_a_reply_broken_off_does_not_silence_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """West's upload never ends, and blocks; the others answer meanwhile, and are heard before the deadline."""
+    from flwr.app import Message as FlowerMessage
+
+    from fedcollab.runtime.flower.grid import Exchange
+
+    for name in ("_run_id", "_node_id", "_task_id"):  # as in a ServerApp that runs
+        monkeypatch.setattr(f"flwr.supercore.task_identity.TaskIdentity.{name}", 1)
+
+    class Link:
+        """A grid that takes one reply after the other, as Flower's does: west's blocks for as long as it may."""
+
+        def __init__(self) -> None:
+            self.sent: dict[str, FlowerMessage] = {}
+            self.given: set[str] = set()
+            self.began = time.monotonic()
+
+        def push_messages(self, messages: list[FlowerMessage]) -> list[str]:
+            name = Envelope.open(messages[0].content).name
+            messages[0].metadata.__dict__["_message_id"] = name
+            self.sent[name] = messages[0]
+            return [name]
+
+        def pull_messages(self, identifiers: list[str]) -> list[FlowerMessage]:
+            there = [name for name in identifiers if name == "west" or time.monotonic() > self.began + 0.5]
+            new = [name for name in there if name not in self.given]
+            self.given |= set(new)
+            if "west" in new:
+                globals()["pull_objects"]()
+            return [FlowerMessage(Answer(name, b"here").records(), reply_to=self.sent[name])
+                    for name in new if name != "west"]  # fmt: skip
+
+    def blocks(max_time: float) -> None:
+        time.sleep(max_time)
+
+    module = sys.modules[Link.__module__]
+    module.pull_objects = blocks  # where Flower's own grid module has it
+    try:
+        exchange = Exchange(Link(), deadline=3.0)
+        exchange.nodes = {name: number for number, name in enumerate(("east", "north", "west"), start=1)}
+        returned = exchange("train", dict.fromkeys(exchange.nodes, b"go"))
+    finally:
+        del module.pull_objects
+    assert set(returned.contents) == {"east", "north"}
+    assert set(returned.silent) == {"west"}

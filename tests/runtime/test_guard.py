@@ -16,6 +16,7 @@ from fedcollab.clients import ClientData
 from fedcollab.clients.schema import prepare
 from fedcollab.distances import estimate_distances
 from fedcollab.errors import FedcollabWarning, InputError, Paused
+from fedcollab.membership.federation import fingerprint_client
 from fedcollab.runtime import Wire, audit
 from fedcollab.runtime.actions import ACTIONS
 from fedcollab.runtime.audit import Audit
@@ -399,3 +400,74 @@ def test_the_command_shows_and_verifies(command: Any, log: Audit) -> None:
     assert listed["verified"] == {"lines": 5, "head": log.hashes()[-1]}
     assert log.hashes()[-1] in command("--verify", "--head", log.hashes()[2]).output
     assert isinstance(command("--verify", "--head", "ab").exception, InputError)
+
+
+# What may be asked twice.
+
+
+def described(guard: Guard, silo: Silo, share: float, seed: int = 0) -> Message:
+    return unpack(
+        guard.serve("describe", pack(asked("describe", scale="features", test_share=share, seed=seed)), silo).content
+    )
+
+
+def test_splits_that_differ_by_a_sample_are_refused(tmp_path: Path) -> None:
+    """The hold-outs of two shares are nested: the difference of two sums would be one sample."""
+    rng = np.random.default_rng(0)
+    silo = Silo(ClientData("a", rng.normal(size=(60, 3)), np.zeros(60, dtype=int)))
+    guard = Guard.at(tmp_path, Floors(min_samples=10))
+    first = described(guard, silo, 12 / 60)
+    assert first["quantity"] == 48
+    assert "differs by 1 sample(s) from an earlier one" in described(guard, silo, 13 / 60)["refused"]
+    np.testing.assert_array_equal(described(guard, silo, 12 / 60)["sum"], first["sum"])
+    assert described(guard, silo, 22 / 60)["quantity"] == 38
+    assert "every number is made of 2 sample(s)" in described(guard, silo, 0.97)["refused"]
+    assert "quantity" in described(guard, silo, 0.2, seed=1)
+    open_handed = Guard.at(tmp_path / "other", Floors(min_samples=1))
+    plain = Silo(silo.data)
+    sums = [described(open_handed, plain, share)["sum"] for share in (12 / 60, 13 / 60)]
+    gaps = np.abs(silo.data.x - (sums[0] - sums[1])).max(axis=1)
+    assert gaps.min() < 1e-9, "without the floor the difference of two sums is a sample"
+
+
+def test_splits_are_few_and_the_schema_cannot_bring_another(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    data = ClientData("a", rng.normal(size=(60, 3)), np.arange(60) % 2)
+    silo, guard = Silo(data), Guard.at(tmp_path, Floors(min_samples=5, max_splits=2))
+    for seed in (0, 1, 0):
+        assert "quantity" in described(guard, silo, 0.2, seed)
+    assert "has answered for 2 test splits" in described(guard, silo, 0.2, 2)["refused"]
+    agreed = prepare(Wire([data, ClientData("b", data.x, data.y)]), scale="none")
+    for schema, served in ((agreed, True), (replace(agreed, seed=3), False)):
+        assert guard.serve("prepare", pack({"schema": schema.to_json()}), silo).done == served
+    own = Silo(ClientData("a", data.x, data.y, data.x[:9], data.y[:9]))
+    assert all("quantity" in described(guard, own, 0.2, seed) for seed in range(5))
+
+
+def test_noise_is_drawn_once_whoever_asked_for_it(kept: Any) -> None:
+    """A reply that was lost is asked for again: new noise would be a release that nobody counts."""
+    pytest.importorskip("opacus", reason="opacus is not installed: pip install 'fedcollab[privacy]'")
+    guarded = kept(min_samples=1)
+    heard: dict[str, list[bytes]] = {}
+    serve = guarded._serve
+
+    def twice(action: str, name: str, content: bytes) -> bytes:
+        replies = [serve(action, name, content) for _ in range(2)]
+        heard.setdefault(action, []).append(replies[0])
+        assert replies[0] == replies[1], action
+        return replies[0]
+
+    guarded._serve = twice
+    estimate_distances(guarded, method="few-round", privacy=2.0)
+    assert {"few-moments", "few-validate"} <= set(heard)
+
+
+def test_a_private_silo_tests_no_models_and_its_fingerprint_is_its_own(clients: list[ClientData], kept: Any) -> None:
+    private = kept(require_privacy=Privacy(1.0))
+    schema = {"prepare": {"schema": prepare(private, scale="none").to_json()}}
+    with pytest.raises(Paused, match=r"requires differential privacy .*'evaluate' has none"):
+        private.call("evaluate", {"a": {"setting": "{}", "round": 1, "w": np.zeros(3, dtype=np.float32),
+                                           "personal": False, "keep": False, "stay": False}})  # fmt: skip
+    prints = [fingerprint_client({}, Silo(clients[0], dict(schema), key=key)) for key in (b"", b"one", b"two", b"one")]
+    assert prints[1] == prints[3]
+    assert len({entry["fingerprint"] for entry in prints}) == 3
