@@ -208,8 +208,8 @@ def test_an_interrupted_run_goes_on(hospitals: Path, tmp_path: Path) -> None:
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
     )
     run = tmp_path / "runs" / "hospitals"
-    deadline = time.monotonic() + 120
-    while not (run / "collaboration.json").exists() and time.monotonic() < deadline:
+    deadline = time.monotonic() + 240
+    while not (run / "collaboration.json").exists() and time.monotonic() < deadline and running.poll() is None:
         time.sleep(0.1)
     time.sleep(0.5)
     running.send_signal(signal.SIGINT)

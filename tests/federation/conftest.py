@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import json
 import os
 import subprocess
 import sys
@@ -97,7 +98,11 @@ class Running:
         self.silos[name] = (pid, processes.born(pid))
 
     def stop_silo(self, name: str) -> None:
-        processes.stop(*self.silos.pop(name), grace=3)
+        processes.stop(*self.silos.pop(name), grace=60)
+
+    def status(self) -> dict[str, str]:
+        silos: dict[str, str] = json.loads(fedcollab("federation", "status", self.folder, "--json").stdout)["silos"]
+        return silos
 
     def log(self, name: str) -> str:
         return (self.root / name / "log").read_text(errors="replace")

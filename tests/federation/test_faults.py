@@ -224,6 +224,7 @@ def test_nonsense_and_slowness_are_left_out_and_named(shaky: Shaky) -> None:
 
 def test_a_silo_that_comes_late(shaky: Shaky) -> None:
     shaky.running.stop_silo(WEST)
+    assert wait_for(lambda: shaky.running.status()[WEST] != "online")
     target = shaky.running.root / "late" / "distances.json"
     estimate = ("estimate", "--on", shaky.folder, "-o", target, "--seed", 3, "--quiet")
     shaky.policy(quorum=1.0, patience=5)

@@ -133,8 +133,7 @@ def test_an_unregistered_silo_is_refused(running: Running) -> None:
             lambda: "Exit Code" in running.log("stranger") or "not registered" in running.log("stranger").lower()
         )
         assert "SuperNode ID" not in running.log("stranger")
-        status = json.loads(fedcollab("federation", "status", running.folder, "--json").stdout)
-        assert status["silos"] == dict.fromkeys(("east", "north", "south", "west"), "online")
+        assert wait_for(lambda: running.status() == dict.fromkeys(("east", "north", "south", "west"), "online"))
     finally:
         running.stop_silo("stranger")
 
@@ -163,7 +162,7 @@ def test_an_existing_flower_app_trains_inside_coalitions(running: Running) -> No
     app = Path(__file__).parents[2] / "examples" / "flower-coalitions"
     (started,) = federation.flwr(["run", str(app), "federation"])
     look = ["list", "federation", "--run-id", str(started["run-id"])]
-    assert wait_for(lambda: federation.flwr(look)[0]["runs"][0]["status"].startswith("finished"), 300)
+    assert wait_for(lambda: federation.flwr(look)[0]["runs"][0]["status"].startswith("finished"))
     show = [Path(sys.executable).with_name("flwr"), "log", str(started["run-id"]), "federation", "--show"]
     log = subprocess.run(show, env=federation.env(), capture_output=True, text=True, timeout=300, check=True).stdout
     models = json.loads(log.partition("MODELS ")[2].splitlines()[0])

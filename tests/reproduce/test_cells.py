@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -82,8 +83,8 @@ def test_a_cell_that_another_process_computes_is_left_to_it(tmp_path: Path, monk
         assert runner.work(str(tmp_path), "double", cell(1).name, {"value": 1}, False) is False
         waiting = threading.Thread(target=run, args=(Cells(tmp_path), cell(1), cell(2)))
         waiting.start()
-        while 2 not in CALLS:
-            pass
+        while 2 not in CALLS and waiting.is_alive():
+            time.sleep(0.01)
         cells.put(cell(1), {"twice": 2}, 0.0)
         waiting.join()
     assert CALLS == [2]

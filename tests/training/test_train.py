@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,6 +14,7 @@ from fedcollab.clients import ClientData
 from fedcollab.clients.schema import federate
 from fedcollab.errors import InputError
 from fedcollab.training import TrainingResult, train
+from fedcollab.training.history import History, line
 
 SMALL = {"model_options": {"widths": [8]}, "rounds": 3, "lr": 0.1}
 TYPES = [["a", "b", "c"], ["d", "e", "f"]]
@@ -138,3 +140,10 @@ def test_best_model_is_kept(clients: list[ClientData]) -> None:
     rounds, accuracy = result.history.curve("accuracy")
     assert rounds.tolist() == list(range(1, 9))
     assert accuracy.max() >= accuracy[-1] == pytest.approx(result.accuracy.mean())
+
+
+def test_a_line_cut_within_a_letter_is_left_out(tmp_path: Path) -> None:
+    """A process killed while it wrote: the name of the client ends half-way through its ü."""
+    whole = line({"round": 1, "client": "Zürich"})
+    (tmp_path / "training.jsonl").write_bytes(whole + whole[: whole.index(b"\xc3") + 1])
+    assert [row["client"] for row in History.read(tmp_path / "training.jsonl")] == ["Zürich"]
