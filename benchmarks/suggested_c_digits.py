@@ -5,7 +5,7 @@
 The digits scenario (42 and 14 images a client; types 0 and 1 share most labels, types 0-1 and 2-3 none): no type may be
 cut, no coalition may join types without a common label. And the same images dealt at random to 20 like clients: nobody
 may be cut off. Three rules: the widest segment of the path; the widest whose splits are more than noise; and the
-suggestion, which prefers a finer one of those if it is nearly as wide. Accuracy of FedAvg in the coalitions, 100
+suggestion, which prefers a finer one of those if it is wide enough. Accuracy of FedAvg in the coalitions, 100
 rounds.
 """
 

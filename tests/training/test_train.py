@@ -144,6 +144,6 @@ def test_best_model_is_kept(clients: list[ClientData]) -> None:
 
 def test_a_line_cut_within_a_letter_is_left_out(tmp_path: Path) -> None:
     """A process killed while it wrote: the name of the client ends half-way through its ü."""
-    whole = line({"round": 1, "client": "Zürich"})
+    whole = line({"round": 1, "client": "Zürich", "coalition": 0})
     (tmp_path / "training.jsonl").write_bytes(whole + whole[: whole.index(b"\xc3") + 1])
     assert [row["client"] for row in History.read(tmp_path / "training.jsonl")] == ["Zürich"]

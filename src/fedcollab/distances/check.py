@@ -45,7 +45,7 @@ VERDICTS = {
 class EncoderCheck:
     """A verdict ("good", "blind", "wrong", "nothing") and its evidence.
 
-    distances   D, as `estimate_distances(clients, encoder=encoder)` gives them
+    distances   D, `cross` through the encoder
     through     H, `hypothesis` through the encoder; samples: T, `hypothesis` on the samples themselves
     limit       z, standard errors that count as above noise
     """
