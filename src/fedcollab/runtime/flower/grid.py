@@ -30,9 +30,10 @@ PATIENCE = 120.0  # seconds for the silos to be there
 POLL = 0.3
 SHARE = 0.75  # of what is left of the deadline that a reply may take to come in once it was announced
 HELLO = "hello"
+LATE = "no answer in {:.0f} s"
 
 #: Flower's errors that mean that a silo did not answer; any other is the silo's failure
-SILENT = {3: "its time was over", 5: "it is not connected any more"}
+SILENT = {3: LATE, 5: "it is not connected any more"}
 
 Nodes = dict[str, int]
 
@@ -149,7 +150,7 @@ class Exchange:
                 if not reply.has_error():
                     answers[name] = Answer.open(reply.content)
                 elif reply.error.code in SILENT:
-                    silent[name] = SILENT[reply.error.code]
+                    silent[name] = SILENT[reply.error.code].format(self.deadline)
                 else:
                     reason = " ".join(str(reply.error.reason).split())[:300]
                     answers[name] = Answer(name, error=f"Flower's error {reply.error.code}: {reason}")
@@ -157,7 +158,7 @@ class Exchange:
                 break
             if waiting:
                 time.sleep(POLL)
-        return answers, silent | dict.fromkeys(waiting.values(), f"no answer in {self.deadline:.0f} s")
+        return answers, silent | dict.fromkeys(waiting.values(), LATE.format(self.deadline))
 
     def _connected(self) -> Nodes:
         """Names of the nodes that are there; those without one are asked."""
