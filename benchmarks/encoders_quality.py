@@ -156,14 +156,16 @@ def main() -> None:
             started = time.process_time()
             made = clients(pool, seed, options.iid)
             encoding = time.process_time() - started
-            estimate = estimate_distances(made, method=method, seed=seed)
+            more = {"emphasis": "auto"} if method == "few-round" else {}  # as through an encoder
+            estimate = estimate_distances(made, method=method, seed=seed, **more)
             chosen = c_path(estimate).suggested
             named = {name: position for position, name in enumerate(estimate.names)}
             found = [sorted(named[name] for name in coalition) for coalition in chosen.coalitions]
             score = scores[pool.kind, method]
             score.add(right(pool.kind, found), list(range(10, 20)) in found, estimate)
+            method_said = f"{method} {estimate.settings.get('emphasis', '')}"
             print(
-                f"    seed {seed} {pool.kind} {method}: C {chosen.C:.2f} {found}; {score} so far; "
+                f"    seed {seed} {pool.kind} {method_said}: C {chosen.C:.2f} {found}; {score} so far; "
                 f"CPU s: {encoding:.0f} encoding, {time.process_time() - started - encoding:.0f} estimating",
                 flush=True,
             )

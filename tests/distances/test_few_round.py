@@ -10,8 +10,8 @@ from numpy.testing import assert_allclose
 
 from fedcollab.clients import ClientData
 from fedcollab.clients.schema import federate
-from fedcollab.distances import estimate_distances
-from fedcollab.distances.few_round import discriminator, shared_ridge, train_moments
+from fedcollab.distances import estimate_distances, estimate_newcomer
+from fedcollab.distances.few_round import CHOICES, discriminator, shared_ridge, train_moments
 from fedcollab.distances.moments import groups
 from fedcollab.errors import InputError
 from fedcollab.runtime import Wire
@@ -134,3 +134,52 @@ def test_each_reply_is_made_of_at_least_the_floor() -> None:
     for fold in moments:
         means = fold[:, [3, 6, 8]] / np.maximum(fold[:, [9]], 1e-9)  # x~ 1 in the triangle's last column
         assert (means[fold[:, 9] > 0].max(axis=1) < 45).all()
+
+
+@pytest.mark.parametrize("emphasis", [0.5, 1.0])
+def test_emphasis_is_a_ridge_on_stretched_features(emphasis: float) -> None:
+    """The same decisions as the plain discriminator of features that were multiplied by G^(e/2) beforehand."""
+    rng = np.random.default_rng(1)
+    both = [rng.normal(size=(30, 4)) * [5, 2, 1, 0.1] + shift for shift in (0, 1)]
+    moments = np.mean([x.T @ x / 30 for x in both], axis=0)
+    values, vectors = np.linalg.eigh(moments)
+    turn = (vectors * values ** (emphasis / 2)) @ vectors.T
+
+    def weights(samples: list[np.ndarray], **options: float) -> np.ndarray:
+        lifted = [np.concatenate([x, np.ones((30, 1))], axis=1) for x in samples]
+        return discriminator(*((z.T @ z / 30)[None, None] for z in lifted), penalty=0.1, **options)[0, 0]
+
+    stretched = weights([x @ turn for x in both])
+    assert_allclose(weights(both, emphasis=emphasis), [*(turn @ stretched[:4]), stretched[4]], rtol=1e-6, atol=1e-9)
+
+
+def test_the_emphasis_that_finds_more_is_kept_and_gone_on_with() -> None:
+    """Labels lie in the direction of the largest variance, and there are few samples: emphasis sees more."""
+    rng = np.random.default_rng(0)
+
+    def make(name: str, swap: bool) -> ClientData:
+        y = rng.integers(0, 2, 60)
+        x = rng.normal(size=(60, 40)) + np.outer(2 * y - 1, 3 * np.eye(40)[0])
+        return ClientData(name, x, 1 - y if swap else y)
+
+    clients = [make(name, swap) for name, swap in zip("abcd", (False, False, True, True), strict=True)]
+    options = {"method": "few-round", "scale": "none"}
+    chosen = estimate_distances(clients, emphasis="auto", **options)
+    tried = [estimate_distances(clients, emphasis=a, ridge=b, **options) for a, b in CHOICES]
+    best = max(tried, key=lambda found: found.raw.mean())
+    assert best is tried[1]
+    np.testing.assert_array_equal(chosen.raw, best.raw)
+    np.testing.assert_array_equal(chosen.replicates, best.replicates)
+    assert chosen.settings == best.settings
+    federation = federate(clients[:3], scale="none")
+    known = estimate_distances(federation, emphasis="auto", **options)
+    grown = estimate_newcomer(known, clients, "d", schema=federation.schema)
+    assert grown.settings["emphasis"] == known.settings["emphasis"]
+    plain = estimate_distances(clients, **options)
+    assert plain.settings["emphasis"] == 0
+    for bad, line in (
+        ({"emphasis": -1}, "`emphasis`"),
+        ({"emphasis": "auto", "ridge": 2.0}, "does not go with a `ridge`"),
+    ):
+        with pytest.raises(InputError, match=line):
+            estimate_distances(clients, **bad, **options)

@@ -68,6 +68,11 @@ class Request:
         return self.runtime.schema.width
 
     @property
+    def encoded(self) -> bool:
+        """Whether samples are seen through an encoder."""
+        return self.runtime.schema is not None and self.runtime.schema.encoding is not None
+
+    @property
     def names(self) -> list[str]:
         """The clients that appear in the pairs, in order of name."""
         return sorted({name for pair in self.pairs for name in pair})
