@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -262,3 +262,31 @@ def test_the_pipeline_with_a_client_that_comes_and_goes(clients: list[ClientData
     assert "Who was absent, and when" in page
     assert "b was absent at" in page
     assert "e was absent at" in page
+
+
+def test_killed_while_stages_are_set_aside(
+    clients: list[ClientData], faulty: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client is back, and the run is killed between two renames: nothing of the incomplete matrix outlives it."""
+    undisturbed = FedCollab(distance="few-round", C=5.0).fit(Wire(clients)).collaboration.coalitions
+    rename = Path.rename
+    for at in range(3):
+        settings = FedCollab(distance="few-round", C=5.0, run_dir=tmp_path / str(at))
+        away = faulty(clients, lambda action, name, n: "absent" if name == "b" else None, Policy(quorum=0.5, retries=0))
+        (tmp_path / str(at)).mkdir()
+        with pytest.warns(FedcollabWarning, match="left out: `b`"):
+            settings.fit(away)
+        left = iter(range(at))
+
+        def killed(path: Path, target: Path, left: Iterator[int] = left) -> Path:
+            if next(left, None) is None:
+                raise Stop
+            return rename(path, target)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Path, "rename", killed)
+            with pytest.raises(Stop):
+                settings.fit(Wire(clients))
+        found = settings.fit(Wire(clients))
+        assert found.distances.observed.all()
+        assert sorted(map(sorted, found.collaboration.coalitions)) == undisturbed

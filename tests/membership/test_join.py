@@ -189,6 +189,10 @@ def test_a_part_carries_messages_to_its_own_clients_alone() -> None:
     federation = federate(members())
     part = Part(federation, ["b", "a"])
     assert part.names == ("a", "b")
+    federation.models_stay = federation.few_rounds = True
+    federation.min_samples = 7
+    alike = Part(federation, ["a"])  # what the federation is, its part is too
+    assert (alike.models_stay, alike.few_rounds, alike.min_samples) == (True, True, 7)
     assert set(part.call_all("fingerprint", {})) == {"a", "b"}
     with pytest.raises(InputError, match="'c', which is not a client"):
         part.call("fingerprint", {"c": {}})
