@@ -45,6 +45,18 @@ train(clients, [["a", "b", "c"], ["d", "e", "f"]], algorithm, model_options={"wi
 """
 
 
+class Stop(Exception):
+    """Where a training is broken off."""
+
+
+def stopping(after: int) -> Callable[[int, int], None]:
+    def stop(done: int, total: int) -> None:
+        if done == after:
+            raise Stop
+
+    return stop
+
+
 @pytest.mark.parametrize(("algorithm", "runtime"), [("scaffold", "vectorised"), ("ditto", "wire")])
 def test_a_killed_coordinator_goes_on(clients: list[ClientData], tmp_path: Path, algorithm: str, runtime: str) -> None:
     """SIGKILL three times at any moment, then to the end: same models, same history."""
@@ -86,33 +98,14 @@ def test_a_killed_coordinator_goes_on(clients: list[ClientData], tmp_path: Path,
 def test_clustered_baselines_resume_too(clients: list[ClientData], tmp_path: Path, grouping: str) -> None:
     from fedcollab.baselines import run
 
-    class Stop(Exception):
-        pass
-
-    def stop(done: int, total: int) -> None:
-        if done == 4:
-            raise Stop
-
     options = {"k": 2, "rounds": 7, **SMALL}
     calm = run(grouping, clients, **options)
     with pytest.raises(Stop):
-        run(grouping, clients, run_dir=tmp_path, progress=stop, **options)
+        run(grouping, clients, run_dir=tmp_path, progress=stopping(4), **options)
     result = run(grouping, clients, run_dir=tmp_path, **options)
     np.testing.assert_array_equal(result.models["last"], calm.models["last"])
     assert result.coalitions == calm.coalitions
     assert list(result.history) == list(calm.history)
-
-
-class Stop(Exception):
-    """Where a training is broken off."""
-
-
-def stopping(after: int) -> Callable[[int, int], None]:
-    def stop(done: int, total: int) -> None:
-        if done == after:
-            raise Stop
-
-    return stop
 
 
 def test_no_client_goes_on_from_another_trainings_state(clients: list[ClientData], tmp_path: Path) -> None:
@@ -158,22 +151,15 @@ def test_no_history_of_another_training(clients: list[ClientData], tmp_path: Pat
 
 
 def test_another_training_is_not_gone_on_with(clients: list[ClientData], tmp_path: Path) -> None:
-    class Stop(Exception):
-        pass
-
-    def stop(done: int, total: int) -> None:
-        if done == 2:
-            raise Stop
-
     with pytest.raises(Stop):
-        train(clients, TYPES, rounds=4, run_dir=tmp_path, progress=stop, **SMALL)
+        train(clients, TYPES, rounds=4, run_dir=tmp_path, progress=stopping(2), **SMALL)
     with pytest.warns(
         FedcollabWarning, match=r"held an unfinished training with other settings \(rounds\); starts over"
     ):
         result = train(clients, TYPES, rounds=3, run_dir=tmp_path, **SMALL)
     assert sorted({row["round"] for row in result.history}) == [1, 2, 3]
     with pytest.raises(Stop):
-        train(clients, TYPES, rounds=4, run_dir=tmp_path, progress=stop, **SMALL)
+        train(clients, TYPES, rounds=4, run_dir=tmp_path, progress=stopping(2), **SMALL)
     (tmp_path / checkpoint.FILE).write_bytes(b"broken")
     with pytest.warns(FedcollabWarning, match="cannot be used .* starts over"):
         train(clients, TYPES, rounds=4, run_dir=tmp_path, **SMALL)
@@ -182,16 +168,9 @@ def test_another_training_is_not_gone_on_with(clients: list[ClientData], tmp_pat
 def test_an_unfinished_training_waits_for_who_began_it(clients: list[ClientData], tmp_path: Path) -> None:
     """A client that is away when training is started again must not cost the rounds that it took part in."""
 
-    class Stop(Exception):
-        pass
-
-    def stop(done: int, total: int) -> None:
-        if done == 2:
-            raise Stop
-
     calm = train(Wire(clients), TYPES, rounds=4, **SMALL)
     with pytest.raises(Stop):
-        train(Wire(clients), TYPES, rounds=4, run_dir=tmp_path, progress=stop, **SMALL)
+        train(Wire(clients), TYPES, rounds=4, run_dir=tmp_path, progress=stopping(2), **SMALL)
     without = Wire(clients)
     prepare(without)
     without.leave_out({"b": "not connected in 5 s"})

@@ -179,14 +179,15 @@ def _noise(action: str, message: Message, silo: Silo) -> Any:
 
 
 def _limit_split(message: Message, silo: Silo, floors: Floors) -> None:
-    from fedcollab.runtime.splits import objection
+    from fedcollab.runtime import splits
 
     try:
         split = json.loads(message["schema"]) if "schema" in message else message
         share, seed = float(split["test_share"]), int(split["seed"])
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise Refused(f"`schema` cannot be read: {type(error).__name__}") from None
-    why = objection(silo, share, seed, floors)
+    _need(splits.training_samples(silo, share, seed), floors, "every number")
+    why = splits.objection(silo, share, seed, floors)
     if why is not None:
         raise Refused(why)
 

@@ -2,8 +2,8 @@
 
 A server names the share and the seed of the hold-out, and gets sums over the rest. Two rests that differ by one sample
 would give that sample away as the difference of two sums. So a silo remembers the splits that it has answered for, and
-takes a new one only if its training part has `min_samples` and differs from that of every earlier one by as many, or
-by none; and no more than `max_splits` in all. A silo that brings its own test data has no such split.
+takes a new one only if its training part differs from that of every earlier one by `min_samples`, or by none; and no
+more than `max_splits` in all. A silo that brings its own test data has no such split.
 """
 
 from __future__ import annotations
@@ -15,15 +15,19 @@ from fedcollab.runtime.silo import Silo
 STATE = "splits"
 
 
+def training_samples(silo: Silo, share: float, seed: int) -> int:
+    """How many samples are left to train on."""
+    if silo.data.y_test is not None:
+        return silo.data.quantity
+    return int((~held_out(silo.data, share, seed)).sum())
+
+
 def objection(silo: Silo, share: float, seed: int, floors: Floors) -> str | None:
     """Why this silo will not hold out that share with that seed; None: it will, and remembers it."""
-    if silo.data.y_test is not None:
-        return _too_few(silo.data.quantity, floors)
     known = [(float(a), int(b)) for a, b in silo.state.get(STATE, {}).get("known", [])]
+    if silo.data.y_test is not None or (share, seed) in known:
+        return None
     held = held_out(silo.data, share, seed)
-    why = _too_few(int((~held).sum()), floors)
-    if why is not None or (share, seed) in known:
-        return why
     for other in known:
         differing = int((held != held_out(silo.data, *other)).sum())
         if 0 < differing < floors.min_samples:
@@ -38,9 +42,3 @@ def objection(silo: Silo, share: float, seed: int, floors: Floors) -> str | None
         )
     silo.state[STATE] = {"known": [list(split) for split in (*known, (share, seed))]}
     return None
-
-
-def _too_few(samples: int, floors: Floors) -> str | None:
-    if samples >= floors.min_samples:
-        return None
-    return f"every number is made of {samples} sample(s); this silo asks for at least {floors.min_samples}"

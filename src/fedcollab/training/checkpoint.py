@@ -94,7 +94,7 @@ class Checkpoint:
         self._due = ended + max(EVERY, (ended - started) / SHARE)
 
     def read(self, left_out: Mapping[str, str] | None = None) -> Snapshot | None:
-        """The snapshot to go on from; one of another training is left, with a word about it.
+        """The snapshot to go on from; None, with a word about it, where it is another training's.
 
         If only the clients are others, and some are left out now, it pauses: they may come back to what they began.
         """
@@ -128,7 +128,7 @@ class Checkpoint:
         return None
 
     def done(self) -> None:
-        """The result is saved: nothing to go on from."""
+        """Nothing is there to go on from: the result is saved, or another training begins."""
         self._newest = None
         self.path.unlink(missing_ok=True)
         sweep(self.path)
