@@ -142,6 +142,7 @@ def main() -> None:
     parser.add_argument("--encoder", default="efficientnet-lite0")
     parser.add_argument("--scenarios", default="concept-shift,feature-shift")
     parser.add_argument("--methods", default="auto")
+    parser.add_argument("--emphasis", default="auto", help="of few-round; auto is what it does through an encoder")
     parser.add_argument("--iid", action="store_true")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     options = parser.parse_args()
@@ -156,7 +157,8 @@ def main() -> None:
             started = time.process_time()
             made = clients(pool, seed, options.iid)
             encoding = time.process_time() - started
-            more = {"emphasis": "auto"} if method == "few-round" else {}  # as through an encoder
+            emphasis = options.emphasis if options.emphasis == "auto" else float(options.emphasis)
+            more = {"emphasis": emphasis} if method == "few-round" else {}
             estimate = estimate_distances(made, method=method, seed=seed, **more)
             chosen = c_path(estimate).suggested
             named = {name: position for position, name in enumerate(estimate.names)}
