@@ -14,7 +14,7 @@ import pytest
 from fedcollab.errors import InputError
 from fedcollab.progress import silent
 from fedcollab.reproduce import compute, runner
-from fedcollab.reproduce.cells import Cell, Cells
+from fedcollab.reproduce.cells import Cell, Cells, Desk
 
 CALLS: list[int] = []
 
@@ -24,7 +24,7 @@ def doubling(monkeypatch: pytest.MonkeyPatch) -> None:
     """A kind of cell that doubles a number and notes that it was asked."""
     CALLS.clear()
 
-    def doubled(cell: Cell) -> dict[str, Any]:
+    def doubled(cell: Cell, desk: Desk) -> dict[str, Any]:
         CALLS.append(cell.settings["value"])
         return {"twice": 2 * cell.settings["value"]}
 
@@ -99,3 +99,28 @@ def test_a_file_cut_short_is_one_clear_line(tmp_path: Path) -> None:
     path.write_text(path.read_text()[:40])
     with pytest.raises(InputError, match="not JSON"):
         Cells(tmp_path).get(cell(1))
+
+
+def test_seconds_are_those_of_all_who_worked_at_a_cell(tmp_path: Path) -> None:
+    cells = Cells(tmp_path)
+    desk = cells.desk(cell(1))
+    desk.note(1, 2)
+    (desk.folder / "seconds").write_text("100.0")
+    assert 100 <= cells.desk(cell(1)).seconds < 101
+    assert cells.desk(cell(2, cell(1).name)).seconds < 1, "other settings are other work"
+    run(cells, cell(1))
+    kept = cells.get(cell(1))
+    assert kept is not None
+    assert kept.seconds >= 100
+    assert not desk.folder.exists()
+
+
+def test_fresh_begins_anew(tmp_path: Path) -> None:
+    desk = Cells(tmp_path).desk(cell(1))
+    desk.note(1, 2)
+    (desk.folder / "seconds").write_text("100.0")
+    cells = Cells(tmp_path)
+    run(cells, cell(1), fresh=True)
+    kept = cells.get(cell(1))
+    assert kept is not None
+    assert kept.seconds < 1

@@ -12,7 +12,9 @@ from click.testing import CliRunner
 
 from fedcollab.cli import cli
 from fedcollab.errors import InputError
-from fedcollab.reproduce import EXPERIMENTS
+from fedcollab.reproduce import EXPERIMENTS, runner
+from fedcollab.reproduce.cells import Cells, Desk
+from fedcollab.reproduce.lab import Asked, Lab
 
 
 @pytest.fixture(scope="module")
@@ -91,6 +93,34 @@ def test_processes_give_what_one_process_gives(folder: Path, tmp_path: Path) -> 
         for result in (alone["result"], pooled["result"]):
             result.pop("cost", None)  # seconds differ
         assert alone["result"] == pooled["result"]
+
+
+@pytest.mark.parametrize("method", ["ditto", "ifca"])
+def test_an_interrupted_cell_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+    """Stopped in round 4 of 6, then started again: that round and those left, and the result of an undisturbed run."""
+    rounds: list[int] = []
+
+    def note(desk: Desk, done: int, total: int) -> None:
+        rounds.append(done)
+        if rounds == [1, 2, 3, 4]:
+            raise KeyboardInterrupt
+
+    def work(folder: str) -> dict[str, Any]:
+        lab = Lab(Asked(size="tiny"), Cells(tmp_path / folder))
+        cell = lab.training_cell(lab.setups["label-shift"], 0, method, None if method == "ifca" else "global", rounds=6)
+        assert runner.work(str(tmp_path / folder), cell.kind, cell.name, cell.settings, False)
+        result = lab.get(cell)
+        assert result is not None
+        del result["cost"]["seconds"]
+        return result
+
+    calm = work("calm")
+    monkeypatch.setattr(Desk, "note", note)
+    with pytest.raises(KeyboardInterrupt):
+        work("disturbed")
+    assert work("disturbed") == calm
+    assert rounds == [1, 2, 3, 4, 4, 5, 6]
+    assert not list((tmp_path / "disturbed" / ".unfinished").iterdir())
 
 
 def test_docs_are_written_from_cells_alone(folder: Path, tmp_path: Path) -> None:

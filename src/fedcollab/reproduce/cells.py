@@ -3,13 +3,17 @@
 A cell's file name can be read (`label-shift/fedavg_global_r200_s0.json`); its content carries every setting that
 decides the result, the date, the machine and the CPU seconds it took. A file that was made with other settings than
 those asked for counts as absent and is made again. Files are written whole or not at all, and a cell that another
-process is computing is left to it, so that two commands can share one folder.
+process is computing is left to it, so that two commands can share one folder. A long cell lays down on its desk what it
+has done so far: one that was interrupted goes on from there.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import shutil
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -46,6 +50,33 @@ class Kept:
     date: str
     machine: str
     seconds: float
+
+
+class Desk:
+    """What a cell has done so far: a `folder` for checkpoints, and the CPU seconds of all who worked at it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._spent = folder / "seconds"
+        try:
+            self._before = float(self._spent.read_text())
+        except (OSError, ValueError):
+            self._before = 0.0
+        self._started = time.process_time()
+
+    @property
+    def seconds(self) -> float:
+        """CPU seconds up to now; what else the machine does at the time does not count."""
+        return self._before + time.process_time() - self._started
+
+    def note(self, done: int, total: int) -> None:
+        """A training's progress: what it has cost is written down, for the case that it is interrupted."""
+        artefact.write_bytes(self._spent, f"{self.seconds:.1f}".encode())
+
+    def clear(self) -> None:
+        """Nothing to go on from."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self._before = 0.0
 
 
 @dataclass(eq=False)
@@ -85,6 +116,11 @@ class Cells:
         }
         artefact.write_json(self.path(cell), "cell", content)
         self.forget(cell)
+
+    def desk(self, cell: Cell) -> Desk:
+        """Where the cell is worked on; other settings have another desk."""
+        key = hashlib.sha256(json.dumps([cell.name, cell.plain()], sort_keys=True).encode()).hexdigest()[:16]
+        return Desk(self.folder / ".unfinished" / key)
 
     def forget(self, cell: Cell) -> None:
         """Look at the file again: another process may have written it."""

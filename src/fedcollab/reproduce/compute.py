@@ -1,4 +1,4 @@
-"""What the kinds of cells compute. A function takes the cell's settings and returns its result as plain values."""
+"""What the kinds of cells compute: from the cell's settings, at a desk for long work, its result as plain values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedcollab import artefact
-from fedcollab.reproduce.cells import Cell, Result
+from fedcollab.reproduce.cells import Cell, Desk, Result
 
 if TYPE_CHECKING:
     from fedcollab.clients import ClientData
@@ -32,11 +32,11 @@ DATA = ("scenario", "dataset", "options", "seed")
 TRAINING = ("model_options", "rounds", "lr", "batch_size", "local_epochs", "seed")
 
 
-def compute(cell: Cell) -> Result:
+def compute(cell: Cell, desk: Desk) -> Result:
     """The cell's result, computed here and now."""
     module, name = KINDS[cell.kind].split(":")
-    function: Callable[[Mapping[str, Any]], Result] = getattr(import_module(module), name)
-    return function(cell.plain())
+    function: Callable[[Mapping[str, Any], Desk], Result] = getattr(import_module(module), name)
+    return function(cell.plain(), desk)
 
 
 def federation(settings: Mapping[str, Any], *, features: str | None = None, encoder: str | None = None) -> Runtime:
@@ -74,7 +74,7 @@ def connect(members: Sequence[ClientData], seed: int, encoder: str | None = None
     return federate(members, scale="auto" if is_table(members[0].x) else "none", seed=seed, encoder=encoder)
 
 
-def counts(settings: Mapping[str, Any]) -> Result:
+def counts(settings: Mapping[str, Any], desk: Desk) -> Result:
     """How many training and test samples of each label the clients have."""
     from fedcollab import scenarios
 
@@ -90,7 +90,7 @@ def counts(settings: Mapping[str, Any]) -> Result:
     }
 
 
-def distances(settings: Mapping[str, Any]) -> Result:
+def distances(settings: Mapping[str, Any], desk: Desk) -> Result:
     """Distances between the clients of a scenario."""
     from fedcollab.distances import estimate_distances
 
@@ -109,7 +109,7 @@ def distances(settings: Mapping[str, Any]) -> Result:
     }
 
 
-def training(settings: Mapping[str, Any]) -> Result:
+def training(settings: Mapping[str, Any], desk: Desk) -> Result:
     """Train a method: an algorithm within `coalitions`, or a clustered baseline with `k` clusters."""
     from fedcollab import baselines
     from fedcollab.training import train
@@ -117,6 +117,7 @@ def training(settings: Mapping[str, Any]) -> Result:
     runtime = federation(settings, features=settings["encoder"])
     common: dict[str, Any] = {key: settings[key] for key in TRAINING}
     common |= {"model": settings["model"], "evaluate_every": max(1, settings["rounds"] // 10)}
+    common |= {"run_dir": desk.folder, "progress": desk.note}
     method = settings["method"]
     if method in baselines.BASELINES:
         return summary(baselines.run(method, runtime, k=settings["k"], **common))

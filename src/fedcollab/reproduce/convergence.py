@@ -16,7 +16,7 @@ import numpy as np
 from fedcollab.coalitions import objective
 from fedcollab.coalitions.inputs import first_appearance
 from fedcollab.reproduce import pictures
-from fedcollab.reproduce.cells import Cell, Result
+from fedcollab.reproduce.cells import Cell, Desk, Result
 from fedcollab.reproduce.compute import rounded
 from fedcollab.reproduce.experiment import Experiment, paper
 from fedcollab.reproduce.lab import Lab, said, spoken
@@ -71,7 +71,7 @@ def descents_cell(lab: Lab, setup: Setup) -> Cell | None:
     return Cell("descents", setup.file("descents", 0), {**settings, "C": setup.C, "runs": runs, "seed": 0})
 
 
-def compute(settings: Mapping[str, Any]) -> Result:
+def compute(settings: Mapping[str, Any], desk: Desk) -> Result:
     """Losses after every inner iteration, when each run converged and stopped, and where the runs end."""
     matrix, quantities = np.array(settings["matrix"]), np.array(settings["quantities"], dtype=np.float64)
     losses, converged, stopped = [], [], []

@@ -20,7 +20,7 @@ import numpy as np
 
 from fedcollab.coalitions import c_path
 from fedcollab.reproduce import pictures
-from fedcollab.reproduce.cells import Cell, Result
+from fedcollab.reproduce.cells import Cell, Desk, Result
 from fedcollab.reproduce.compute import federation, rounded
 from fedcollab.reproduce.experiment import Experiment
 from fedcollab.reproduce.lab import Lab
@@ -264,7 +264,7 @@ def outcome_cell(lab: Lab, seed: int) -> Cell:
     return Cell("partitions", name, {**setup.data(seed), **setup.training()})
 
 
-def advise(settings: Mapping[str, Any]) -> Result:
+def advise(settings: Mapping[str, Any], desk: Desk) -> Result:
     """Distances of one split by every method, from the training patients, and the coalitions they suggest."""
     from fedcollab.coalitions import solve
     from fedcollab.distances import estimate_distances
@@ -287,7 +287,7 @@ def advise(settings: Mapping[str, Any]) -> Result:
     return {"names": list(runtime.names), "quantities": quantities, "methods": methods}
 
 
-def train_all(settings: Mapping[str, Any]) -> Result:
+def train_all(settings: Mapping[str, Any], desk: Desk) -> Result:
     """Every partition of the hospitals: accuracy, balanced accuracy and AUC of each hospital's held-out patients."""
     from fedcollab.training import train
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from fedcollab.reproduce import pictures
 from fedcollab.reproduce.accuracy import MOST_SEEDS
-from fedcollab.reproduce.cells import Cell, Result
+from fedcollab.reproduce.cells import Cell, Desk, Result
 from fedcollab.reproduce.compute import clients, connect, rounded
 from fedcollab.reproduce.experiment import Experiment
 from fedcollab.reproduce.lab import Lab, said, spoken
@@ -80,7 +80,7 @@ def joining_cell(setup: Setup, seed: int) -> Cell:
     return Cell("joining", setup.file(f"joining_r{before}+{after}", seed), settings)
 
 
-def compute(settings: Mapping[str, Any]) -> Result:
+def compute(settings: Mapping[str, Any], desk: Desk) -> Result:
     """Train without the newcomer, let it join, train on; and the same without it."""
     from fedcollab.coalitions import solve
     from fedcollab.distances import estimate_distances
@@ -99,7 +99,7 @@ def compute(settings: Mapping[str, Any]) -> Result:
     common["evaluate_every"] = max(1, after // 5)
     distances = estimate_distances(old, seed=seed, **settings["distance_options"])
     collaboration = solve(distances, C=settings["C"])
-    trained = train(old, collaboration, **common)
+    trained = train(old, collaboration, **common, run_dir=desk.folder, progress=desk.note)
     larger = with_client(old, newcomer)
     state = State(distances, collaboration, {"coalitions": trained})
     joined = join(state, larger, newcomer.name, training=Training(rounds=after))

@@ -1,7 +1,7 @@
 """The one runner: computes the cells that an experiment needs, side by side on the cores there are.
 
 What is needed is asked again whenever a cell is finished, since coalitions are known only when the distances are. Each
-finished cell is on disk: an interrupted command goes on where it stopped and loses the cells that were running.
+finished cell is on disk, and of a running one the last rounds' checkpoint: an interrupted command goes on from there.
 """
 
 from __future__ import annotations
@@ -71,9 +71,12 @@ def work(folder: str, kind: str, name: str, settings: Mapping[str, Any], fresh: 
         if not mine:
             return False
         if fresh or cells.get(cell) is None:
-            started = time.process_time()  # of CPU: what else the machine does at the time does not count
-            result = compute(cell)
-            cells.put(cell, result, time.process_time() - started)
+            desk = cells.desk(cell)
+            if fresh:
+                desk.clear()
+            result = compute(cell, desk)
+            cells.put(cell, result, desk.seconds)
+            desk.clear()
     return True
 
 
