@@ -72,6 +72,17 @@ def test_bipartition_minimises_the_largest_similarity_across() -> None:
     assert bipartition(1 - similarity).tolist() == [False, False, True, True]
 
 
+def test_random_centres_of_fesem_keep_whom_they_were_dealt(planted: list[ClientData]) -> None:
+    """Far from each other, they never meet: clients of both types stay together, whom centres of clients tell apart."""
+    options = {"centres": "random"}
+    runs = [baselines.run("fesem", planted, k=2, **EASY | {"rounds": n}, baseline_options=options) for n in (1, 15)]
+    assert runs[0].coalitions == runs[1].coalitions
+    assert sorted(map(set, runs[1].coalitions), key=min) != PLANTED
+    assert runs[1].settings["grouping"] == {"k": 2, "centres": "random"}
+    with pytest.raises(InputError, match=r"`centres` \(='far'\) must be one of: clients, random"):
+        baselines.run("fesem", planted, k=2, **EASY, baseline_options={"centres": "far"})
+
+
 def test_bad_input(planted: list[ClientData]) -> None:
     with pytest.raises(InputError, match=r"`name` \(='ifc'\) must be one of: fedcluster, fesem, ifca, kmeans; did you"):
         baselines.run("ifc", planted, **EASY)

@@ -108,6 +108,17 @@ def test_clustered_baselines_resume_too(clients: list[ClientData], tmp_path: Pat
     assert list(result.history) == list(calm.history)
 
 
+def test_another_number_of_clusters_is_another_training(clients: list[ClientData], tmp_path: Path) -> None:
+    from fedcollab.baselines import run
+
+    options = {"rounds": 4, **SMALL}
+    with pytest.raises(Stop):
+        run("ifca", clients, k=3, run_dir=tmp_path, progress=stopping(3), **options)
+    with pytest.warns(FedcollabWarning, match=r"other settings \(grouping\); starts over"):
+        result = run("ifca", clients, k=2, run_dir=tmp_path, **options)
+    np.testing.assert_array_equal(result.models["last"], run("ifca", clients, k=2, **options).models["last"])
+
+
 def test_no_client_goes_on_from_another_trainings_state(clients: list[ClientData], tmp_path: Path) -> None:
     """Silos outlive the coordinator, and keep what their last training left: it must not pass for this one's."""
 

@@ -120,6 +120,8 @@ def test_pfedme() -> None:
     assert reply["w"].item() == pytest.approx(1.112)
     _, state, _ = client_round(PFedMe(lam=2.0, K=0), {"w": at(5.0)}, [3.0], state)
     assert state["theta"].item() == 5.0, "a round's personal model starts from what was sent"
+    _, _, personal = client_round(PFedMe(lam=2.0, K=1, personal_lr=0.2), {"w": at(1.0)}, [3.0, 3.0])
+    assert personal == pytest.approx(1.08 + 0.2 * (3 - 1.08)), "each batch starts from w, which is 1 + .1 2 (1.4 - 1)"
 
 
 def test_ditto() -> None:

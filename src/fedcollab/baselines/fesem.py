@@ -2,10 +2,12 @@
 
     k_i = argmin_k ||w_i - c_k||^2;      c_k <- average over {i : k_i = k}, by quantity, of w_i
 
-Clients train from their centre; a centre that nobody is nearest to stays where it is. All train from the same weights
-in the first round; then the centres are K clients' weights, a random one first and each next the farthest from those
-before. (Centres with random weights of their own would keep the clients that they were dealt: a round moves weights
-less than random initial weights are apart.)
+Clients train from their centre; a centre that nobody is nearest to stays where it is. How the centres start:
+
+    "clients"   all train from the same weights in the first round; then the centres are K clients' weights, a random
+                one first and each next the farthest from those before
+    "random"    K random models, and each client begins at one by draw. A round moves weights less than random models
+                are apart, so that clients stay where they were dealt
 
 Xie, Long, Shen, Zhou, Wang, Jiang, Zhang: Multi-center federated learning. 2020, Algorithm 1.
 """
@@ -21,6 +23,7 @@ from torch import Tensor
 
 from fedcollab import seeds
 from fedcollab.baselines.geometry import distance_matrix
+from fedcollab.errors import choose
 from fedcollab.training.hooks import State
 from fedcollab.training.rounds import Grouping, Replies, Session
 
@@ -31,18 +34,23 @@ class FeSEM(Grouping):
 
     method: ClassVar[str] = "fesem"
     k: int = 4
+    centres: str = "clients"
 
     def start(self, session: Session) -> None:
-        """Everyone from the same weights."""
-        session.servers = [session.algorithm.server_init(session.initial) for _ in range(self.k)]
-        session.assignment = dict.fromkeys(session.names, 0)
+        """Everyone from the same weights, or from a random one of K random models."""
+        alike = choose("centres", self.centres, {"clients": True, "random": False})
+        starts = [session.initial] * self.k if alike else session.initials(self.k, self.method)
+        session.servers = [session.algorithm.server_init(w) for w in starts]
+        draw = seeds.generator(session.setting.seed, self.method, "deal")
+        dealt = [0] * len(session.names) if alike else draw.integers(self.k, size=len(session.names)).tolist()
+        session.assignment = dict(zip(session.names, dealt, strict=True))
 
     def after(self, number: int, session: Session, old: Sequence[State], replies: Replies) -> None:
         """Nearest centre, then new centres."""
         if not replies:
             return
         trained = torch.stack([replies[name]["w"] for name in sorted(replies)])
-        if number == 1:
+        if number == 1 and self.centres == "clients":
             centres = spread(trained, self.k, seeds.derive(session.setting.seed, "fesem"))
         else:
             centres = torch.stack([server["w"] for server in old])

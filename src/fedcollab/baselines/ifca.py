@@ -13,8 +13,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedcollab import seeds
-from fedcollab.training.models import Network
 from fedcollab.training.rounds import Grouping, Session
 
 
@@ -27,9 +25,7 @@ class IFCA(Grouping):
 
     def start(self, session: Session) -> None:
         """K models from K seeds; the first is the one that every other method starts from."""
-        seed = session.setting.seed
-        more = [Network(session.network.text, seed=seeds.derive(seed, "ifca", k)).initial() for k in range(1, self.k)]
-        session.servers = [session.algorithm.server_init(w) for w in (session.initial, *more)]
+        session.servers = [session.algorithm.server_init(w) for w in session.initials(self.k, self.method)]
         session.assignment = dict.fromkeys(session.names, 0)
 
     def before(self, number: int, session: Session) -> None:

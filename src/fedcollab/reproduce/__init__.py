@@ -10,6 +10,7 @@ from fedcollab.reproduce.ablation import Ablation
 from fedcollab.reproduce.clusters import Clusters
 from fedcollab.reproduce.complexity import Complexity
 from fedcollab.reproduce.convergence import Convergence
+from fedcollab.reproduce.deals import Deals
 from fedcollab.reproduce.distances import DistanceMatrices
 from fedcollab.reproduce.effect_of_c import EffectOfC
 from fedcollab.reproduce.experiment import Experiment
@@ -31,6 +32,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         Table1(),
         Table2(),
         Clusters(),
+        Deals(),
         Ablation(),
         Complexity(),
         Quantities(),

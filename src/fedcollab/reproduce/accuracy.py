@@ -23,9 +23,10 @@ MOST_SEEDS = 20
 class Row:
     """One row: the paper's key, what to call it, the method, and in which coalitions it trains.
 
-    who    "local", "global", "fedcollab", "ignore-quantities", "ignore-distances"; None for a clustered baseline
-    main   whether it gets the seeds of the main rows
-    k      clusters of a clustered baseline, where it is not the setup's own number
+    who       "local", "global", "fedcollab", "ignore-quantities", "ignore-distances"; None for a clustered baseline
+    main      whether it gets the seeds of the main rows
+    k         clusters of a clustered baseline, where it is not the setup's own number
+    options   of a clustered baseline
     """
 
     key: str
@@ -34,6 +35,7 @@ class Row:
     who: str | None
     main: bool = False
     k: int | None = None
+    options: tuple[tuple[str, Any], ...] = ()
 
 
 LOCAL = Row("local", "Local training", "fedavg", "local", main=True)
@@ -100,14 +102,15 @@ class Run:
     coalitions: list[list[str]]
 
 
-def cell_of(lab: Lab, setup: Setup, row: Row, seed: int) -> Cell | None:
-    """The cell of a row, if its coalitions are known yet."""
+def cell_of(lab: Lab, setup: Setup, row: Row, seed: int, *, training: int | None = None) -> Cell | None:
+    """The cell of a row, if its coalitions are known yet; `training` where the training has a seed of its own."""
     who = row.who
     if who not in (None, "local", "global"):
         ignore = "" if who == "fedcollab" else str(who).removeprefix("ignore-")
         found = lab.coalitions(setup, seed, ignore=ignore)
-        return None if found is None else lab.training_cell(setup, seed, row.method, found)
-    return lab.training_cell(setup if row.k is None else replace(setup, k=row.k), seed, row.method, who)
+        return None if found is None else lab.training_cell(setup, seed, row.method, found, training=training)
+    setup = setup if row.k is None else replace(setup, k=row.k)
+    return lab.training_cell(setup, seed, row.method, who, options=dict(row.options), training=training)
 
 
 def runs_of(lab: Lab, setup: Setup, row: Row) -> dict[int, Run]:
@@ -115,11 +118,18 @@ def runs_of(lab: Lab, setup: Setup, row: Row) -> dict[int, Run]:
     runs = {}
     for seed in range(MOST_SEEDS):
         cell, reference = cell_of(lab, setup, row, seed), cell_of(lab, setup, LOCAL, seed)
-        result = None if cell is None else lab.get(cell)
-        local = None if reference is None else lab.get(reference)
-        if result is not None and local is not None:
-            runs[seed] = Run(np.array(result["accuracy"]), np.array(local["accuracy"]), result["coalitions"])
+        run = None if cell is None or reference is None else run_of(lab, cell, reference)
+        if run is not None:
+            runs[seed] = run
     return runs
+
+
+def run_of(lab: Lab, cell: Cell, reference: Cell) -> Run | None:
+    """A cell beside its local reference, if both are there."""
+    result, local = lab.get(cell), lab.get(reference)
+    if result is None or local is None:
+        return None
+    return Run(np.array(result["accuracy"]), np.array(local["accuracy"]), result["coalitions"])
 
 
 def measures(runs: dict[int, Run]) -> dict[str, tuple[float, ...]]:

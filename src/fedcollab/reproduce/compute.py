@@ -117,10 +117,12 @@ def training(settings: Mapping[str, Any], desk: Desk) -> Result:
     runtime = federation(settings, features=settings["encoder"])
     common: dict[str, Any] = {key: settings[key] for key in TRAINING}
     common |= {"model": settings["model"], "evaluate_every": max(1, settings["rounds"] // 10)}
+    common |= {"seed": settings.get("training_seed", settings["seed"])}
     common |= {"run_dir": desk.folder, "progress": desk.note}
     method = settings["method"]
     if method in baselines.BASELINES:
-        return summary(baselines.run(method, runtime, k=settings["k"], **common))
+        options = settings.get("baseline_options")
+        return summary(baselines.run(method, runtime, k=settings["k"], baseline_options=options, **common))
     return summary(train(runtime, settings["coalitions"], method, **common))
 
 

@@ -5,7 +5,7 @@ Coalitions are never typed in: they come from the cell of the estimated distance
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -78,12 +78,28 @@ class Lab:
         return Cell("distances", setup.file(f"distances{word}", seed), settings)
 
     def training_cell(
-        self, setup: Setup, seed: int, method: str, coalitions: Coalitions | None, *, rounds: int | None = None
+        self,
+        setup: Setup,
+        seed: int,
+        method: str,
+        coalitions: Coalitions | None,
+        *,
+        rounds: int | None = None,
+        options: Mapping[str, Any] | None = None,
+        training: int | None = None,
     ) -> Cell:
-        """One method: an algorithm within coalitions, or without them a clustered baseline."""
+        """One method: an algorithm within coalitions, or without them a clustered baseline with its options.
+
+        `seed` deals the samples and trains, unless `training` is another seed for that.
+        """
         settings = {**setup.data(seed), **setup.training(rounds), "method": method}
         settings |= {"k": setup.k} if coalitions is None else {"coalitions": coalitions}
+        settings |= {"baseline_options": dict(options)} if options else {}
         who = f"k{setup.k}" if coalitions is None else spoken(coalitions)
+        who = "_".join([*(f"{key}-{value}" for key, value in (options or {}).items()), who])
+        if training not in (None, seed):
+            settings["training_seed"] = training
+            who += f"_t{training}"
         return Cell("training", setup.file(f"{method}_{who}_r{settings['rounds']}", seed), settings)
 
     def get(self, cell: Cell) -> dict[str, Any] | None:

@@ -11,7 +11,7 @@ import json
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, ClassVar
 
 import numpy as np
@@ -70,6 +70,11 @@ class Session:
     def __post_init__(self) -> None:
         self.initial = self.network.initial()
         self._text = json.dumps(asdict(self.setting))
+
+    def initials(self, count: int, stage: str) -> list[Tensor]:
+        """Weights from different seeds; the first are those that every other method starts from."""
+        drawn = (seeds.derive(self.setting.seed, stage, k) for k in range(1, count))
+        return [self.initial, *(Network(self.network.text, seed=seed).initial() for seed in drawn)]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -189,6 +194,11 @@ class Grouping:
     method: ClassVar[str] = "fixed"
     coalitions: Sequence[Sequence[str]] = ()
     distances: NDArray[np.float64] | None = field(default=None, init=False)
+
+    def options(self) -> dict[str, Any]:
+        """What was chosen about how it groups, as JSON values."""
+        chosen = {known.name: getattr(self, known.name) for known in fields(self) if known.init}
+        return {key: value for key, value in chosen.items() if key != "coalitions"}
 
     def start(self, session: Session) -> None:
         """Set `session.servers` and `session.assignment`."""

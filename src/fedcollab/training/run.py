@@ -104,7 +104,7 @@ def train(
     of_clients = json.dumps([quantities, getattr(grouping, "coalitions", None)], sort_keys=True)
     settings = {**asdict(setting), "model": model_name, "rounds": rounds, "participation": participation}
     settings |= {"method": method, "evaluate_every": evaluate_every, "early_stop": early_stop}
-
+    settings["grouping"] = grouping.options()
     session.training = identity(settings, of_clients, schema.to_json(), session.initial.numpy().tobytes())
     history, started, before = History(), time.perf_counter(), _moved(federation)
     checkpoint, resumed, earlier = None, None, dict.fromkeys(("calls", "bytes_down", "bytes_up", "seconds"), 0.0)

@@ -1,11 +1,12 @@
 """pFedMe: the coalition learns a centre, each client a model near it (Moreau envelopes).
 
-For every batch, with theta_i started from w at the beginning of a round:
+For every batch, with theta_i started from w_i:
 
     theta_i <- theta_i - personal_lr (g_i(theta_i) + lam (theta_i - w_i))   K times
     w_i     <- w_i - lr lam (w_i - theta_i)
 
-The personal model is theta_i. The server averages the w_i (beta = 1).
+The personal model is the last theta_i. The server averages the w_i (beta = 1). (Where theta_i starts is left open by
+the reference; a theta_i that goes on from batch to batch is farther from the centre, and another personal model.)
 
 T. Dinh, Tran, Nguyen: Personalized federated learning with Moreau envelopes. NeurIPS 2020, Algorithm 1.
 """
@@ -36,17 +37,13 @@ class PFedMe(Algorithm):
         """The personal model starts from the coalition's."""
         return {"theta": message["w"].clone()}
 
-    def begin(self, message: State, state: State) -> Tensor:
-        """Every round's personal model starts from what the coalition sent."""
-        state["theta"].copy_(message["w"])
-        return message["w"].clone()
-
     def step(self, w: Tensor, message: State, state: State, grad: Gradient, batch: Batch) -> None:
         """K steps of the personal model towards its proximal point, then one of the centre towards it."""
-        theta, apart = state["theta"], torch.empty_like(w)
+        theta, pull = state["theta"].copy_(w), torch.zeros_like(w)
         for _ in range(self.K):
-            grad.descend(theta, batch, torch.sub(theta, w, out=apart).mul_(self.lam), lr=self.personal_lr)
-        w.add_(torch.sub(theta, w, out=apart), alpha=grad.lr * self.lam)
+            grad.descend(theta, batch, pull, lr=self.personal_lr)
+            torch.sub(theta, w, out=pull).mul_(self.lam)
+        w.add_(pull, alpha=grad.lr)
 
     def personal(self, message: State, state: State, grad: Gradient, batches: Batches) -> Tensor:
         """The last proximal point."""
