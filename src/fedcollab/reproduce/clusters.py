@@ -11,8 +11,7 @@ NUMBERS = (2, 3, 4, 5)
 class Clusters(AccuracyTable):
     """IFCA, FeSEM and KMeans with 2 to 5 clusters; FedCluster finds its own number, up to the limit.
 
-    Two more rows are guesses at what the paper ran, from its words: FeSEM's distances are "highly random depending on
-    the initialization", as from random centres; and KMeans after long training alone.
+    KMeans also after long training alone: the paper does not say how long.
     """
 
     name = "clusters"
@@ -21,7 +20,6 @@ class Clusters(AccuracyTable):
     time = "hours"
     rows = (
         *(Row(key, f"{label}, K = {k}", key, None, k=k) for key, label in NAMES.items() for k in NUMBERS),
-        Row("fesem", "FeSEM, random centres, K = 4", "fesem", None, k=4, options=(("centres", "random"),)),
         Row("kmeans", "KMeans, 100 rounds alone, K = 4", "kmeans", None, k=4, options=(("local_rounds", 100),)),
         FEDCOLLAB,
     )
