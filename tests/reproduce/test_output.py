@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from fedcollab import solve
 from fedcollab.reproduce.convergence import descend
 from fedcollab.reproduce.distances import levels
 from fedcollab.reproduce.experiment import paper
@@ -77,3 +78,16 @@ def test_algorithm_2_by_hand() -> None:
     assert path[0] == pytest.approx(0.3)
     assert path[-1] == pytest.approx(0.1 + 2 / np.sqrt(200))
     assert (np.diff(path) <= 0).all()
+
+
+def test_single_moves_can_miss_the_best_partition_always() -> None:
+    """Two pairs of equals at .2, C / sqrt(m) = 1: pairs cost 4 / sqrt(2), together they would cost 2 + 2 (.2)."""
+    pairs = np.array([0, 0, 1, 1])
+    matrix, quantities = 0.2 * (pairs[:, None] != pairs), np.full(4, 100.0)
+    for run in range(10):
+        path, labels = descend(matrix, quantities, 10.0, np.random.default_rng(run))
+        assert labels.tolist() == [0, 0, 1, 1]
+        assert path[-1] == pytest.approx(4 / 2**0.5)
+    answer = solve(matrix, quantities, C=10.0)
+    assert answer.optimal
+    assert answer.objective == pytest.approx(2.4)

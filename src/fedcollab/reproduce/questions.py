@@ -18,7 +18,7 @@ from fedcollab import artefact
 from fedcollab.reproduce import accuracy, table_1, table_2
 from fedcollab.reproduce.ablation import Ablation
 from fedcollab.reproduce.accuracy import FEDCOLLAB, LOCAL, Row, Run, measures, runs_of, said_coalitions
-from fedcollab.reproduce.convergence import descents_cell
+from fedcollab.reproduce.convergence import descents_cell, in_the_best
 from fedcollab.reproduce.distances import DistanceMatrices
 from fedcollab.reproduce.effect_of_c import EffectOfC
 from fedcollab.reproduce.experiment import paper
@@ -221,11 +221,13 @@ def converging(lab: Lab, scenario: str) -> str:
     if found is None:
         raise Missing
     known, runs = paper()["convergence"], len(found["losses"])
+    best = in_the_best(lab, lab.setups[scenario], found)
     return (
         f"{TITLES[scenario]}: the last change of {runs} runs of Algorithm 2 comes after at most "
         f"{max(found['converged'])} inner iterations ({known['converged']}), the last stop after "
-        f"{max(found['stopped'])} ({known['stopped']}). {found['best']} of {runs} single runs end in the best "
-        "partition of them all" + (": restarts are needed." if found["best"] < runs else ".")
+        f"{max(found['stopped'])} ({known['stopped']}). {best} of {runs} single runs end in the best partition, which "
+        "`solve` finds and proves"
+        + (": single moves never get there." if best == 0 else ": restarts are needed." if best < runs else ".")
     )
 
 
