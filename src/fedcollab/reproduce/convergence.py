@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fedcollab.coalitions import objective
+from fedcollab.coalitions import Collaboration, objective
 from fedcollab.coalitions.inputs import first_appearance
 from fedcollab.reproduce import pictures
 from fedcollab.reproduce.cells import Cell, Desk, Result
@@ -53,10 +53,12 @@ class Convergence(Experiment):
             found = None if cell is None else lab.get(cell)
             if found is None:
                 continue
+            answer = lab.solve(lab.setups[scenario], 0)
+            assert answer is not None
             ends = "; ".join(f"{text} ({count} runs)" for text, count in list(found["ends"].items())[:3])
             rows.append((TITLES[scenario], max(found["converged"]), known["converged"], max(found["stopped"]),
-                         known["stopped"], in_the_best(lab, lab.setups[scenario], found), ends))  # fmt: skip
-            charts[f"{self.name}-{scenario}"] = pictures.descents(found["losses"], found["converged"])
+                         known["stopped"], in_the_best(found, answer), ends))  # fmt: skip
+            charts[f"{self.name}-{scenario}"] = pictures.descents(found["losses"], found["converged"], answer.objective)
         columns = ("scenario", "last change at most", "paper", "stopped at most", "paper ", "runs in the best", "ends")
         notes = (
             "The best partition is the one that `solve` finds and proves: where the steps of Algorithm 2 end, it also "
@@ -75,10 +77,8 @@ def descents_cell(lab: Lab, setup: Setup) -> Cell | None:
     return Cell("descents", setup.file("descents", 0), {**settings, "C": setup.C, "runs": runs, "seed": 0})
 
 
-def in_the_best(lab: Lab, setup: Setup, found: Result) -> int:
+def in_the_best(found: Result, answer: Collaboration) -> int:
     """How many runs end in the solver's answer."""
-    answer = lab.solve(setup, 0)
-    assert answer is not None
     return int(found["ends"].get(named(answer.coalitions), 0))
 
 

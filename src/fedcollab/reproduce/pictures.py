@@ -113,8 +113,8 @@ def by_c(rows: Rows) -> Chart:
     return alt.layer(line, base.mark_text(dy=-12).encode(text="coalitions:N")).properties(width=620, height=260)
 
 
-def descents(losses: Sequence[Sequence[float]], converged: Sequence[int]) -> Any:
-    """The loss after each inner iteration of every run, and how many iterations the runs needed."""
+def descents(losses: Sequence[Sequence[float]], converged: Sequence[int], best: float) -> Any:
+    """The loss after each inner iteration of every run above the best there is, and how long the runs took."""
     rows = [
         {"run": run, "iteration": step, "loss": value}
         for run, path in enumerate(losses)
@@ -130,6 +130,9 @@ def descents(losses: Sequence[Sequence[float]], converged: Sequence[int]) -> Any
         )
         .properties(width=300, height=230)
     )
+    known = alt.Chart(alt.InlineData(values=[{"loss": best, "word": "best partition"}]))
+    floor = known.mark_rule(strokeDash=[4, 4]).encode(y="loss:Q")
+    word = known.mark_text(align="right", dx=-4, dy=-7, x="width").encode(y="loss:Q", text="word:N")
     bars = (
         alt.Chart(alt.InlineData(values=[{"iterations": count} for count in converged]), title="(b) Last change")
         .mark_bar(color=theme.WAYS["in coalitions"])
@@ -139,7 +142,7 @@ def descents(losses: Sequence[Sequence[float]], converged: Sequence[int]) -> Any
         )
         .properties(width=300, height=230)
     )
-    return alt.hconcat(lines, bars)
+    return alt.hconcat(lines + floor + word, bars)
 
 
 def _of(ways: Mapping[str, str]) -> alt.Color:

@@ -217,11 +217,10 @@ def joining(lab: Lab, scenario: str) -> str:
 def converging(lab: Lab, scenario: str) -> str:
     """100 runs of Algorithm 2."""
     cell = descents_cell(lab, lab.setups[scenario])
-    found = None if cell is None else lab.get(cell)
-    if found is None:
+    found, answer = None if cell is None else lab.get(cell), lab.solve(lab.setups[scenario], 0)
+    if found is None or answer is None:
         raise Missing
-    known, runs = paper()["convergence"], len(found["losses"])
-    best = in_the_best(lab, lab.setups[scenario], found)
+    known, runs, best = paper()["convergence"], len(found["losses"]), in_the_best(found, answer)
     return (
         f"{TITLES[scenario]}: the last change of {runs} runs of Algorithm 2 comes after at most "
         f"{max(found['converged'])} inner iterations ({known['converged']}), the last stop after "
