@@ -132,7 +132,7 @@ def descents(losses: Sequence[Sequence[float]], converged: Sequence[int], best: 
     )
     known = alt.Chart(alt.InlineData(values=[{"loss": best, "word": "best partition"}]))
     floor = known.mark_rule(strokeDash=[4, 4]).encode(y="loss:Q")
-    word = known.mark_text(align="right", dx=-4, dy=-7, x="width").encode(y="loss:Q", text="word:N")
+    word = known.mark_text(align="right", dx=-4, dy=9, x="width").encode(y="loss:Q", text="word:N")
     bars = (
         alt.Chart(alt.InlineData(values=[{"iterations": count} for count in converged]), title="(b) Last change")
         .mark_bar(color=theme.WAYS["in coalitions"])
