@@ -107,7 +107,6 @@ def test_seconds_are_those_of_all_who_worked_at_a_cell(tmp_path: Path) -> None:
     desk.note(1, 2)
     (desk.folder / "seconds").write_text("100.0")
     assert 100 <= cells.desk(cell(1)).seconds < 101
-    assert cells.desk(cell(2, cell(1).name)).seconds < 1, "other settings are other work"
     run(cells, cell(1))
     kept = cells.get(cell(1))
     assert kept is not None
@@ -115,12 +114,15 @@ def test_seconds_are_those_of_all_who_worked_at_a_cell(tmp_path: Path) -> None:
     assert not desk.folder.exists()
 
 
-def test_fresh_begins_anew(tmp_path: Path) -> None:
-    desk = Cells(tmp_path).desk(cell(1))
+@pytest.mark.parametrize("why", ["fresh", "other settings", "other code"])
+def test_what_another_work_left_is_thrown_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str) -> None:
+    desk = Cells(tmp_path).desk(cell(1, "same"))
     desk.note(1, 2)
     (desk.folder / "seconds").write_text("100.0")
-    cells = Cells(tmp_path)
-    run(cells, cell(1), fresh=True)
-    kept = cells.get(cell(1))
+    if why == "other code":
+        monkeypatch.setattr("fedcollab.reproduce.cells._code", lambda: "changed")
+    cells, wanted = Cells(tmp_path), cell(2 if why == "other settings" else 1, "same")
+    run(cells, wanted, fresh=why == "fresh")
+    kept = cells.get(wanted)
     assert kept is not None
     assert kept.seconds < 1

@@ -71,6 +71,17 @@ def test_coalitions_of_the_cells_are_the_solvers(folder: Path) -> None:
     assert answer.coalitions in trained
 
 
+def test_a_seed_of_training_and_a_baselines_options_reach_the_training(folder: Path) -> None:
+    run("deals", "table-2", "--tiny", "--jobs", "1", "--out", str(folder), "--scenario", "label-shift")
+
+    def curve(name: str) -> list[float]:
+        [path] = (folder / "cells" / "label-shift").glob(name)
+        return json.loads(path.read_text())["result"]["curve"] + json.loads(path.read_text())["result"]["accuracy"]
+
+    assert curve("fedavg_local_t1_r2_s0.json") != curve("fedavg_local_r2_s0.json")
+    assert curve("fesem_centres-random_k4_r2_s0.json") != curve("fesem_k4_r2_s0.json")
+
+
 def test_more_seeds_extend_a_table(tmp_path: Path) -> None:
     words = ("ablation", "--tiny", "--jobs", "1", "--out", str(tmp_path))
     [one] = run(*words, "--seeds", "1")
@@ -142,5 +153,7 @@ def test_list_and_wrong_names() -> None:
         run("table1")
     with pytest.raises(InputError, match="scenario"):
         run("table-1", "--scenario", "label")
+    with pytest.raises(InputError, match=r"`scenario` \(=feature-shift\) must be one that ablation has: label-shift"):
+        run("ablation", "--scenario", "feature-shift")
     with pytest.raises(InputError, match="methods"):
         run("table-1", "--methods", "fedagv")

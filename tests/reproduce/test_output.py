@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from fedcollab import solve
+from fedcollab.reproduce.cells import Cells
 from fedcollab.reproduce.convergence import descend
 from fedcollab.reproduce.distances import levels
 from fedcollab.reproduce.experiment import paper
-from fedcollab.reproduce.lab import spoken
+from fedcollab.reproduce.lab import Asked, Lab, spoken
 from fedcollab.reproduce.output import Figure, Table
+from fedcollab.reproduce.setups import full
 from fedcollab.reproduce.two_client import crossing
 
 
@@ -32,6 +36,19 @@ def test_a_table_shows_the_difference() -> None:
     assert "| C | Acc |\n" in alone
     assert "| 0 | 81.00 (1.41) |\n" in alone
     assert [record.get("far") for record in table.records()] == [True, None]
+
+
+def test_a_figure_of_the_paper_without_a_deviation() -> None:
+    assert Figure((104600,), (104600, None), digits=0).cells() == ["104600", "104600", "+0"]
+    assert not Figure((5.34,), (5.3, None), digits=1).far
+    assert Figure((5.4,), (5.3, None), digits=1).far
+
+
+def test_rounds_are_named_where_they_are_not_the_papers() -> None:
+    lab = Lab(Asked(rounds=500), Cells(Path("none")))
+    assert not any("rounds" in note.split(" (")[0] for note in lab.setups["feature-shift"].differences)
+    assert "Differs from the paper: 500 rounds (the paper: 200)." in lab.setups["label-shift"].differences
+    assert "Differs from the paper: 100 rounds (the paper: 500)." in full()["feature-shift"].differences
 
 
 def test_the_papers_figures_are_whole() -> None:

@@ -6,6 +6,7 @@ The hand-computed cases use an oracle with F(w; batch) = 1/2 (w - target)^2, so 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -45,6 +46,7 @@ class Target:
 
 class Quadratic:
     lr = LR
+    network = SimpleNamespace(parameters=1)
 
     def __call__(self, w: Tensor, batch: Target) -> Tensor:
         return w - batch.target

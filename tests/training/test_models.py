@@ -73,6 +73,15 @@ def test_batch_norm_statistics_are_averaged(ragged: list[ClientData], algorithm:
     assert not np.allclose(arrays["1.running_var"], 1.0)
 
 
+def test_pfedme_counts_batch_norm_statistics_on(ragged: list[ClientData]) -> None:
+    """With steps of (nearly) 0 nothing is pulled, and K batches of statistics are still seen, as FedAvg sees one."""
+    common = {"model": normed, "rounds": 4, "lr": 1e-9}
+    seen = train(ragged, "global", "fedavg", **common).weights(coalition=0)
+    own = train(ragged, "global", "pfedme", options={"K": 1, "personal_lr": 1e-9}, **common).weights(coalition=0)
+    for key in ("1.running_mean", "1.running_var"):
+        np.testing.assert_allclose(own[key], seen[key], atol=1e-6)
+
+
 def test_a_module_is_copied_with_its_weights(clients: list[ClientData]) -> None:
     module = nn.Linear(4, 2)
     before = module.weight.detach().clone()

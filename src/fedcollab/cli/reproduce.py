@@ -29,7 +29,7 @@ Examples:
 @click.option(
     "--scenario", multiple=True, help="label-shift, feature-shift or concept-shift; repeatable.  [default: all]"
 )
-@click.option("--methods", help="Only these methods (fedavg,ifca,...), separated by commas.")
+@click.option("--methods", help="Of the tables of accuracies only these methods (fedavg,ifca,...), with commas.")
 @click.option("--seeds", type=click.IntRange(1, 20), help="Seeds 0 to N - 1.  [default: as docs/results.md]")
 @click.option("--rounds", type=click.IntRange(1), help="Rounds of training.  [default: as docs/results.md]")
 @click.option("--quick", is_flag=True, help="Minutes: fewer rounds and seeds; what was reduced is said.")
@@ -41,9 +41,10 @@ Examples:
 )
 @click.option("--jobs", type=click.IntRange(1), help="Cells at a time, one core each.  [default: the cores there are]")
 @click.option("--cells-only", is_flag=True, help="Compute cells, write no tables: for several commands at a time.")
-@click.option("--fresh", is_flag=True, help="Compute cells again that are there.")
+@click.option("--fresh", is_flag=True, help="Compute cells again that are there, or begun.")
 @click.option("--write-docs", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
-              help="Compute nothing: write DIR/results.md from the cells there are.")  # fmt: skip
+              help="Compute nothing: write results.md, questions.md and the tables of heart.md in DIR, and all tables "
+              "and figures in OUT, from the cells there are.")  # fmt: skip
 @options.output
 def reproduce(
     names: tuple[str, ...],
@@ -65,8 +66,8 @@ def reproduce(
     """The paper's tables and figures, ours beside the paper's.
 
     Every run of a method on a seed is a cell, a small file in OUT/cells: an interrupted command goes on where it
-    stopped, and a later one with more seeds or rows adds to it. The folder `results` of a checkout holds the cells
-    behind docs/results.md.
+    stopped, also inside a training, and a later one with more seeds or rows adds to it. The folder `results` of a
+    checkout holds the cells behind docs/results.md.
     """
     from fedcollab.report import need_charts
 
@@ -92,6 +93,10 @@ def reproduce(
     if not names:
         raise InputError(f"give a name, one of: {', '.join(EXPERIMENTS)}")
     chosen = [choose("name", name, EXPERIMENTS) for name in names]
+    for asked_for in chosen:
+        if not lab.scenarios(asked_for.scenarios):
+            has = f"one that {asked_for.name} has: {', '.join(asked_for.scenarios)}"
+            raise InputError(f"`scenario` (={', '.join(scenario)}) must be {has}")
     lab = _with_data(lab, chosen, quiet)
     _refuse_unknown_methods(asked.methods)
     from fedcollab.progress import bar

@@ -36,6 +36,14 @@ class Continued(Grouping):
 
     weights: Sequence[Weights | None] = field(default_factory=list)
 
+    def options(self) -> dict[str, Any]:
+        """The weights by their checksums: from others it is another training."""
+        return {
+            "weights": [
+                None if saved is None else hashlib.sha256(saved.tobytes()).hexdigest() for saved in self.weights
+            ]
+        }
+
     def start(self, session: Session) -> None:
         """As `Grouping`, from the given weights."""
         super().start(session)

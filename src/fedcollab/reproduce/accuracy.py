@@ -77,8 +77,7 @@ class AccuracyTable(Experiment):
             if rows:
                 columns = ("method", "Acc", "IPR", "RSD", "seeds", *["coalitions"] * self.shows_coalitions)
                 title = f"{TITLES[scenario]}, {setup.rounds} rounds"
-                notes = tuple(f"Differs from the paper: {note}." for note in setup.notes)
-                tables.append(Table(title, columns, rows, notes, scenario))
+                tables.append(Table(title, columns, rows, setup.differences, scenario))
         return Output(tables)
 
     def _wanted(self, lab: Lab, setup: Setup) -> list[Row]:
@@ -110,7 +109,8 @@ def cell_of(lab: Lab, setup: Setup, row: Row, seed: int, *, training: int | None
         found = lab.coalitions(setup, seed, ignore=ignore)
         return None if found is None else lab.training_cell(setup, seed, row.method, found, training=training)
     setup = setup if row.k is None else replace(setup, k=row.k)
-    return lab.training_cell(setup, seed, row.method, who, options=dict(row.options), training=training)
+    options = {key: min(value, setup.rounds) if key == "local_rounds" else value for key, value in row.options}
+    return lab.training_cell(setup, seed, row.method, who, options=options, training=training)
 
 
 def runs_of(lab: Lab, setup: Setup, row: Row) -> dict[int, Run]:

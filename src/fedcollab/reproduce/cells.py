@@ -17,12 +17,18 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from fedcollab import artefact
 from fedcollab.errors import InputError
 from fedcollab.store import now, versions
+
+try:
+    import fcntl
+except ImportError:  # no such locks on Windows: two commands may compute a cell twice, which harms nothing
+    fcntl = None  # type: ignore[assignment]
 
 Result = dict[str, Any]
 
@@ -53,15 +59,18 @@ class Kept:
 
 
 class Desk:
-    """What a cell has done so far: a `folder` for checkpoints, and the CPU seconds of all who worked at it."""
+    """What a cell has done so far: a `folder` for checkpoints, and the CPU seconds of all who worked at it.
 
-    def __init__(self, folder: Path) -> None:
+    `key` tells the work; what another work left in the folder is thrown away.
+    """
+
+    def __init__(self, folder: Path, key: str) -> None:
         self.folder = folder
-        self._spent = folder / "seconds"
-        try:
-            self._before = float(self._spent.read_text())
-        except (OSError, ValueError):
-            self._before = 0.0
+        begun, self._spent = folder / "key", folder / "seconds"
+        if not begun.exists() or begun.read_text() != key:
+            self.clear()
+            artefact.write_bytes(begun, key.encode())
+        self._before = float(self._spent.read_text()) if self._spent.exists() else 0.0
         self._started = time.process_time()
 
     @property
@@ -76,7 +85,6 @@ class Desk:
     def clear(self) -> None:
         """Nothing to go on from."""
         shutil.rmtree(self.folder, ignore_errors=True)
-        self._before = 0.0
 
 
 @dataclass(eq=False)
@@ -118,9 +126,10 @@ class Cells:
         self.forget(cell)
 
     def desk(self, cell: Cell) -> Desk:
-        """Where the cell is worked on; other settings have another desk."""
-        key = hashlib.sha256(json.dumps([cell.name, cell.plain()], sort_keys=True).encode()).hexdigest()[:16]
-        return Desk(self.folder / ".unfinished" / key)
+        """Where the cell is worked on; with other settings or other code the work begins anew."""
+        name = cell.name.replace("/", "_") + ("" if fcntl else f"_{os.getpid()}")  # without locks: nobody shares
+        text = json.dumps([cell.plain(), versions(), _code()], sort_keys=True)
+        return Desk(self.folder / ".unfinished" / name, hashlib.sha256(text.encode()).hexdigest())
 
     def forget(self, cell: Cell) -> None:
         """Look at the file again: another process may have written it."""
@@ -129,9 +138,7 @@ class Cells:
     @contextmanager
     def claim(self, cell: Cell) -> Iterator[bool]:
         """Whether this process may compute the cell now; another one that died gives its claim up by that."""
-        try:
-            import fcntl
-        except ImportError:  # no such locks on Windows: two commands may compute a cell twice, which harms nothing
+        if fcntl is None:
             yield True
             return
         path = self.folder / ".claims" / cell.name.replace("/", "_")
@@ -143,6 +150,16 @@ class Cells:
                 yield False
                 return
             yield True
+
+
+@lru_cache(maxsize=1)
+def _code() -> str:
+    """A checksum of the code that trains: what one version has begun, another must not end."""
+    digest = hashlib.sha256()
+    for part in ("training", "baselines"):
+        for path in sorted((Path(__file__).parents[1] / part).rglob("*.py")):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
 def machine() -> str:

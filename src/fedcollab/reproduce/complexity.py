@@ -48,12 +48,12 @@ class Complexity(Experiment):
                 ("client discriminator", "discriminator", small),
                 ("ResNet-18", "model", (model_macs, model_params)),
             ):
-                both = [None, None] if known is None else [(known[key][what], 0.0) for what in ("macs", "params")]
+                both = [None, None] if known is None else [(known[key][what], None) for what in ("macs", "params")]
                 figures = [Figure((value,), of, digits=0) for value, of in zip(values, both, strict=True)]
                 rows.append((f"{title}, {labels} labels", *figures))
             extra = [100 * OTHERS * own / whole for own, whole in zip(small, (model_macs, model_params), strict=True)]
             said = (
-                [None, None] if known is None else [(known["extra"][k], 0.05) for k in ("computation", "communication")]
+                [None, None] if known is None else [(known["extra"][k], None) for k in ("computation", "communication")]
             )
             ratios.append(
                 (f"{labels} labels", *(Figure((value,), of, digits=1) for value, of in zip(extra, said, strict=True)))
@@ -69,8 +69,9 @@ class Complexity(Experiment):
         ]
         moved = self._moved(lab)
         if moved:
-            columns = ("scenario", "distances", "FedAvg", "rounds of FedAvg", "percent")
-            tables.append(Table("What our runs moved, MB a client, both ways", columns, moved))
+            columns = ("scenario", "distances by", "MB", "FedAvg, MB", "rounds of FedAvg", "percent of FedAvg")
+            note = "`cross` is for one machine; over a network the same question takes `few-round`'s two rounds."
+            tables.append(Table("What our runs moved, MB a client, both ways", columns, moved, (note,)))
         return Output(tables)
 
     def _moved(self, lab: Lab) -> list[tuple[Any, ...]]:
@@ -83,7 +84,7 @@ class Complexity(Experiment):
                 continue
             own = sum(found["bytes"].values()) / len(found["bytes"]) / 1e6
             whole = (trained["cost"]["bytes_down"] + trained["cost"]["bytes_up"]) / len(trained["names"]) / 1e6
-            rows.append((TITLES[scenario], own, whole, setup.rounds, 100 * own / whole))
+            rows.append((TITLES[scenario], found["method"], own, whole, setup.rounds, 100 * own / whole))
         return rows
 
 

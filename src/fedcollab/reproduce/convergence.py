@@ -25,6 +25,8 @@ from fedcollab.reproduce.setups import TITLES, Setup
 from fedcollab.seeds import generator
 
 RUNS = 100
+#: the scenario that the paper's figure is of
+PAPER = "feature-shift"
 
 
 class Convergence(Experiment):
@@ -55,11 +57,20 @@ class Convergence(Experiment):
                 continue
             answer = lab.solve(lab.setups[scenario], 0)
             assert answer is not None
-            ends = "; ".join(f"{text} ({count} runs)" for text, count in list(found["ends"].items())[:3])
-            rows.append((TITLES[scenario], max(found["converged"]), known["converged"], max(found["stopped"]),
-                         known["stopped"], in_the_best(found, answer), ends))  # fmt: skip
+            ends = "; ".join(f"{text} ({count})" for text, count in list(found["ends"].items())[:3])
+            of_paper = [known[key] if scenario == PAPER else None for key in ("converged", "stopped")]
+            rows.append((TITLES[scenario], max(found["converged"]), of_paper[0], max(found["stopped"]),
+                         of_paper[1], in_the_best(found, answer), ends))  # fmt: skip
             charts[f"{self.name}-{scenario}"] = pictures.descents(found["losses"], found["converged"], answer.objective)
-        columns = ("scenario", "last change at most", "paper", "stopped at most", "paper ", "runs in the best", "ends")
+        columns = (
+            "scenario",
+            "last change at most",
+            "paper",
+            "stopped at most",
+            "paper ",
+            "runs in the best",
+            "ends (runs)",
+        )
         notes = (
             "The best partition is the one that `solve` finds and proves: where the steps of Algorithm 2 end, it also "
             "joins whole coalitions and swaps clients.",
@@ -78,13 +89,8 @@ def descents_cell(lab: Lab, setup: Setup) -> Cell | None:
 
 
 def in_the_best(found: Result, answer: Collaboration) -> int:
-    """How many runs end in the solver's answer."""
-    return int(found["ends"].get(named(answer.coalitions), 0))
-
-
-def named(coalitions: list[list[str]]) -> str:
-    """A partition as the ends of runs are counted by."""
-    return spoken(said(coalitions)).replace(".", ", ")
+    """How many runs end with the solver's objective (a cell's distances and losses are rounded)."""
+    return sum(path[-1] <= answer.objective + 1e-3 for path in found["losses"])
 
 
 def compute(settings: Mapping[str, Any], desk: Desk) -> Result:
@@ -99,7 +105,7 @@ def compute(settings: Mapping[str, Any], desk: Desk) -> Result:
         stopped.append(len(path) - 1)
         converged.append(int(np.flatnonzero(np.diff(path))[-1]) + 1 if len(set(path)) > 1 else 0)
         groups = [[settings["names"][i] for i in np.flatnonzero(labels == k)] for k in range(labels.max() + 1)]
-        ends[named(groups)] += 1
+        ends[spoken(said(groups)).replace(".", ", ")] += 1
     return {
         "losses": losses,
         "converged": converged,

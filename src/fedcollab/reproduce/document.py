@@ -28,6 +28,11 @@ What `fedcollab reproduce` gave, beside the paper's figures (Bao, Wang, Wu, He, 
 commands below compute what is not there yet and draw the tables and figures again. Percentages; mean (standard
 deviation) over seeds; † marks what is more than two of the paper's standard deviations away from the paper's figure.
 Coalitions come from the estimated distances and the solver, never typed in.
+
+Acc is the mean test accuracy of the clients, IPR the share of clients that are better than by training alone, RSD the
+standard deviation of what clients gain over training alone. A seed deals the samples and trains. Coalitions are written
+with the clients' numbers: "0-4, 5+7, 6" are three, of clients 0 to 4, of 5 and 7, and of 6 alone. K is the number of
+clusters that a clustered method is told to make.
 """
 
 
@@ -90,7 +95,8 @@ def provenance(kept: Sequence[Kept]) -> str:
     days = sorted({cell.date for cell in kept})
     when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
     machine = Counter(cell.machine for cell in kept).most_common(1)[0][0]
-    return f"{len(kept)} cells, {when}, {machine}, {said_time(sum(cell.seconds for cell in kept))} of one core in all."
+    spent = said_time(sum(cell.seconds for cell in kept))
+    return f"{len(kept)} cell{'s' * (len(kept) > 1)}, {when}, {machine}, {spent} of one core in all."
 
 
 def said_time(seconds: float) -> str:

@@ -56,7 +56,9 @@ class EffectOfC(Experiment):
             rows.append((name, Figure(tuple(values)), len(runs), "; ".join(sorted(groups))))
             size = str(len(first)) if isinstance(first, list) else first
             drawn.append({"C": name, "accuracy": float(np.mean(values)) / 100, "coalitions": size})
-        table = Table(TITLES["label-shift"], ("C", "Acc", "seeds", "coalitions"), rows, setup.notes, "label-shift")
+        table = Table(
+            TITLES["label-shift"], ("C", "Acc", "seeds", "coalitions"), rows, setup.differences, "label-shift"
+        )
         return Output([table], {self.name: pictures.by_c(drawn)}, [said(rows)])
 
 

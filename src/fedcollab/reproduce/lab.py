@@ -185,6 +185,4 @@ def _solve(found: Distances, C: float, ignore: str) -> Collaboration:
 def _shortened(setup: Setup, rounds: int) -> Setup:
     if rounds == setup.rounds:
         return setup
-    late = (rounds, max(1, rounds // 5))
-    kept = tuple(note for note in setup.notes if "rounds" not in note)
-    return replace(setup, rounds=rounds, late=late, notes=(*kept, f"{rounds} rounds"))
+    return replace(setup, rounds=rounds, late=(rounds, max(1, rounds // 5)))

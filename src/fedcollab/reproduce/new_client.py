@@ -87,7 +87,7 @@ def compute(settings: Mapping[str, Any], desk: Desk) -> Result:
     from fedcollab.membership import State, Training, join
     from fedcollab.membership.federation import with_client
     from fedcollab.membership.retrain import retrain
-    from fedcollab.training import train
+    from fedcollab.training import TrainingResult, train
 
     seed, after = settings["seed"], settings["late_rounds"]
     everyone = clients(settings, settings["features"])
@@ -99,7 +99,10 @@ def compute(settings: Mapping[str, Any], desk: Desk) -> Result:
     common["evaluate_every"] = max(1, after // 5)
     distances = estimate_distances(old, seed=seed, **settings["distance_options"])
     collaboration = solve(distances, C=settings["C"])
-    trained = train(old, collaboration, **common, run_dir=desk.folder, progress=desk.note)
+    if (desk.folder / "training.json").exists():  # an earlier command came that far
+        trained = TrainingResult.load(desk.folder)
+    else:
+        trained = train(old, collaboration, **common, run_dir=desk.folder, progress=desk.note)
     larger = with_client(old, newcomer)
     state = State(distances, collaboration, {"coalitions": trained})
     joined = join(state, larger, newcomer.name, training=Training(rounds=after))

@@ -25,10 +25,10 @@ FORMATS = ("png", "svg")
 
 @dataclass(frozen=True)
 class Figure:
-    """Our figure over seeds, and the paper's (mean and standard deviation) where it has one."""
+    """Our figure over seeds, and the paper's (mean, and standard deviation where it gives one)."""
 
     ours: tuple[float, ...]
-    paper: tuple[float, float] | None = None
+    paper: tuple[float, float | None] | None = None
     digits: int = 2
 
     @property
@@ -51,7 +51,7 @@ class Figure:
         """Whether it is more than two of the paper's standard deviations away from the paper's."""
         if self.paper is None:
             return False
-        return abs(self.mean - self.paper[0]) > 2 * self.paper[1] + 10.0**-self.digits / 2
+        return abs(self.mean - self.paper[0]) > 2 * (self.paper[1] or 0.0) + 10.0**-self.digits / 2
 
     def cells(self) -> list[str]:
         """Ours, the paper's, and the difference, as text."""

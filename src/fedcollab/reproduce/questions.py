@@ -18,7 +18,7 @@ from fedcollab import artefact
 from fedcollab.reproduce import accuracy, table_1, table_2
 from fedcollab.reproduce.ablation import Ablation
 from fedcollab.reproduce.accuracy import FEDCOLLAB, LOCAL, Row, Run, measures, runs_of, said_coalitions
-from fedcollab.reproduce.convergence import descents_cell, in_the_best
+from fedcollab.reproduce.convergence import PAPER, descents_cell, in_the_best
 from fedcollab.reproduce.distances import DistanceMatrices
 from fedcollab.reproduce.effect_of_c import EffectOfC
 from fedcollab.reproduce.experiment import paper
@@ -220,13 +220,16 @@ def converging(lab: Lab, scenario: str) -> str:
     found, answer = None if cell is None else lab.get(cell), lab.solve(lab.setups[scenario], 0)
     if found is None or answer is None:
         raise Missing
-    known, runs, best = paper()["convergence"], len(found["losses"]), in_the_best(found, answer)
+    runs, best = len(found["losses"]), in_the_best(found, answer)
+    converged, stopped = (
+        f" ({paper()['convergence'][key]})" if scenario == PAPER else "" for key in ("converged", "stopped")
+    )
     return (
         f"{TITLES[scenario]}: the last change of {runs} runs of Algorithm 2 comes after at most "
-        f"{max(found['converged'])} inner iterations ({known['converged']}), the last stop after "
-        f"{max(found['stopped'])} ({known['stopped']}). {best} of {runs} single runs end in the best partition, which "
+        f"{max(found['converged'])} inner iterations{converged}, the last stop after "
+        f"{max(found['stopped'])}{stopped}. {best} of {runs} single runs end in the best partition, which "
         "`solve` finds and proves"
-        + (": single moves never get there." if best == 0 else ": restarts are needed." if best < runs else ".")
+        + (": no run gets there by single moves." if best == 0 else ": restarts are needed." if best < runs else ".")
     )
 
 

@@ -1,7 +1,8 @@
 """The one runner: computes the cells that an experiment needs, side by side on the cores there are.
 
 What is needed is asked again whenever a cell is finished, since coalitions are known only when the distances are. Each
-finished cell is on disk, and of a running one the last rounds' checkpoint: an interrupted command goes on from there.
+finished cell is on disk, and of one that trains the checkpoint of its last rounds: an interrupted command goes on from
+there. (What comes before the rounds, such as KMeans' training alone, begins anew.)
 """
 
 from __future__ import annotations
@@ -70,10 +71,10 @@ def work(folder: str, kind: str, name: str, settings: Mapping[str, Any], fresh: 
     with cells.claim(cell) as mine:
         if not mine:
             return False
+        if fresh:
+            cells.desk(cell).clear()
         if fresh or cells.get(cell) is None:
             desk = cells.desk(cell)
-            if fresh:
-                desk.clear()
             result = compute(cell, desk)
             cells.put(cell, result, desk.seconds)
             desk.clear()

@@ -196,9 +196,9 @@ class Grouping:
     distances: NDArray[np.float64] | None = field(default=None, init=False)
 
     def options(self) -> dict[str, Any]:
-        """What was chosen about how it groups, as JSON values."""
+        """What was chosen about how it groups: its fields that are numbers or words."""
         chosen = {known.name: getattr(self, known.name) for known in fields(self) if known.init}
-        return {key: value for key, value in chosen.items() if key != "coalitions"}
+        return {key: value for key, value in chosen.items() if isinstance(value, (bool, int, float, str))}
 
     def start(self, session: Session) -> None:
         """Set `session.servers` and `session.assignment`."""

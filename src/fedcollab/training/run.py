@@ -130,6 +130,7 @@ def train(
             stack.callback(checkpoint.write)  # however it ends: what was trained is kept
         if run_dir is not None and federation.journal is None:
             federation.keep_journal(Path(run_dir))
+            stack.callback(setattr, federation, "journal", None)  # the next training has a folder of its own
         stream = _stream(run_dir, history, stack)
         for callback in callbacks:
             callback.on_start(settings)

@@ -37,13 +37,23 @@ class PFedMe(Algorithm):
         """The personal model starts from the coalition's."""
         return {"theta": message["w"].clone()}
 
+    def begin(self, message: State, state: State) -> Tensor:
+        """Both models start from what the coalition sent."""
+        state["theta"].copy_(message["w"])
+        return message["w"].clone()
+
     def step(self, w: Tensor, message: State, state: State, grad: Gradient, batch: Batch) -> None:
-        """K steps of the personal model towards its proximal point, then one of the centre towards it."""
-        theta, pull = state["theta"].copy_(w), torch.zeros_like(w)
+        """K steps of the personal model towards its proximal point, then one of the centre towards it.
+
+        Batch-norm statistics, which follow the parameters, are counted on: the centre takes those of theta.
+        """
+        theta, pull, count = state["theta"], torch.zeros_like(w), grad.network.parameters
+        theta[:, :count] = w[:, :count]
         for _ in range(self.K):
             grad.descend(theta, batch, pull, lr=self.personal_lr)
             torch.sub(theta, w, out=pull).mul_(self.lam)
-        w.add_(pull, alpha=grad.lr)
+        w[:, :count].add_(pull[:, :count], alpha=grad.lr)
+        w[:, count:] = theta[:, count:]
 
     def personal(self, message: State, state: State, grad: Gradient, batches: Batches) -> Tensor:
         """The last proximal point."""
