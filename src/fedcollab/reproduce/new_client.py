@@ -23,6 +23,8 @@ from fedcollab.reproduce.setups import TITLES, Setup
 if TYPE_CHECKING:
     from fedcollab.training import TrainingResult
 
+#: the round after which the paper's newcomer comes
+COMES = 200
 COLUMNS = {
     "alone": "newcomer alone",
     "newcomer": "newcomer in its coalition",
@@ -63,8 +65,9 @@ class NewClient(Experiment):
                 if all(run["accuracy"][key] is not None for run in runs.values())
             ]
             places = {spoken(said(run["coalitions"])).replace(".", ", ") for run in runs.values()}
+            fewer = f" (the paper: {COMES})" if setup.late[0] != COMES else ""
             notes = (
-                f"{setup.late[0]} rounds, then {setup.late[1]} more after it joined. Coalitions with it: "
+                f"{setup.late[0]} rounds{fewer}, then {setup.late[1]} more after it joined. Coalitions with it: "
                 f"{'; '.join(sorted(places))}. {runs[min(runs)]['pairs']} pairs were estimated for it.",
             )
             tables.append(Table(TITLES[scenario], ("", "Acc", "seeds"), rows, notes, scenario))
