@@ -11,7 +11,7 @@ class Ablation(AccuracyTable):
     name = "ablation"
     title = "Ablation: what quantities and distances contribute"
     place = "Table 3, Section 5.5 (RQ4)"
-    time = "10 min"
+    time = "20 min"
     scenarios = ("label-shift",)
     rows = (
         FEDCOLLAB,

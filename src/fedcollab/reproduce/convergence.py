@@ -35,7 +35,7 @@ class Convergence(Experiment):
     name = "convergence"
     title = "Convergence of Algorithm 2 over 100 runs"
     place = "Figure 8, Appendix B.3 (RQ6)"
-    time = "10 min (label shift 1 min)"
+    time = "2 min"
 
     def cells(self, lab: Lab) -> Iterator[Cell]:
         """Seed 0 of each scenario."""

@@ -26,7 +26,7 @@ class DistanceMatrices(Experiment):
     name = "distances"
     title = "Distances between clients by FedCollab, FeSEM, KMeans and FedCluster"
     place = "Figure 5, Section 5.3"
-    time = "20 min (label shift 1 min)"
+    time = "6 min (label shift 1 min)"
 
     def cells(self, lab: Lab) -> Iterator[Cell]:
         """Seed 0; the clustered baselines for few rounds, which is when they decide."""

@@ -40,7 +40,7 @@ class NewClient(Experiment):
     name = "new-client"
     title = "A new client joins: what it gains, and what its coalition gains"
     place = "Figure 7, Appendix B.2 (RQ5)"
-    time = "30 min (label shift 5 min)"
+    time = "25 min (label shift 5 min)"
     scenarios = ("label-shift", "feature-shift")
 
     def cells(self, lab: Lab) -> Iterator[Cell]:

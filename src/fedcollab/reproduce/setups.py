@@ -64,10 +64,11 @@ class Setup:
 
     @property
     def differences(self) -> tuple[str, ...]:
-        """What differs from the paper, a sentence each."""
+        """What differs from the paper, in one sentence if anything does."""
         usual = PUBLISHED.get(self.scenario, self.rounds)
         fewer = [f"{self.rounds} rounds (the paper: {usual})"] if self.rounds != usual else []
-        return tuple(f"Differs from the paper: {note}." for note in (*fewer, *self.notes))
+        said = "; ".join((*fewer, *self.notes))
+        return (f"Differs from the paper: {said}.",) if said else ()
 
     def file(self, text: str, seed: int) -> str:
         """The name of a cell."""
@@ -121,7 +122,7 @@ def full() -> dict[str, Setup]:
             **_of({**concept.SETTINGS, "lr": 0.01}),
             encoder=ENCODER,
             features=HEAD_ENCODER,
-            seeds=(3, 2),
+            seeds=(2, 2),
             notes=(
                 "a frozen pretrained encoder (EfficientNet-Lite0) and a trained linear head instead of a ResNet-18 "
                 "trained throughout (step size 0.01 instead of 0.001)",
