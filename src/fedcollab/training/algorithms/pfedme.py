@@ -5,8 +5,8 @@ For every batch, with theta_i started from w_i:
     theta_i <- theta_i - personal_lr (g_i(theta_i) + lam (theta_i - w_i))   K times
     w_i     <- w_i - lr lam (w_i - theta_i)
 
-The personal model is the last theta_i. The server averages the w_i (beta = 1). (Where theta_i starts is left open by
-the reference; a theta_i that goes on from batch to batch is farther from the centre, and another personal model.)
+The personal model is the last theta_i. The server averages the w_i (beta = 1). Where theta_i starts is left open by
+the reference; that it starts anew at every batch is how the authors of FedCollab ran it.
 
 T. Dinh, Tran, Nguyen: Personalized federated learning with Moreau envelopes. NeurIPS 2020, Algorithm 1.
 """
