@@ -24,7 +24,9 @@ ENCODER = "efficientnet-lite0:block=10,size=64,pool=1"
 HEAD_ENCODER = "efficientnet-lite0:block=final,size=64,pool=1"
 KEYS = ("lr", "batch_size", "local_epochs", "C")
 #: rounds that the paper trains for
-PUBLISHED = {"label-shift": 200, "feature-shift": 500, "concept-shift": 200}
+PUBLISHED: dict[str, Any] = {
+    name: module.SETTINGS["rounds"] for name, module in zip(SCENARIOS, (label, feature, concept), strict=True)
+}
 THROUGH = "distances by `few-round` through EfficientNet-Lite0 (block 10) instead of Algorithm 1 through ResNet-18"
 
 

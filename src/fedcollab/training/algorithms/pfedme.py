@@ -6,7 +6,7 @@ For every batch, with theta_i started from w_i:
     w_i     <- w_i - lr lam (w_i - theta_i)
 
 The personal model is the last theta_i. The server averages the w_i (beta = 1). Where theta_i starts is left open by
-the reference; that it starts anew at every batch is how the authors of FedCollab ran it.
+the reference; that it starts anew at every batch is what the code published with FedCollab does.
 
 T. Dinh, Tran, Nguyen: Personalized federated learning with Moreau envelopes. NeurIPS 2020, Algorithm 1.
 """
