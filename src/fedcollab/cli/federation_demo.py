@@ -15,7 +15,7 @@ import click
 from fedcollab.errors import InputError
 
 if TYPE_CHECKING:
-    from fedcollab.clients import ClientData
+    from fedcollab.data import ClientData
 
 PROGRAM = [sys.executable, "-c", "from fedcollab.cli import main; main()"]
 LABEL = "disease"
@@ -30,7 +30,7 @@ LIMIT = 1800.0  # seconds for one command
 @click.option("--seed", default=0, show_default=True, help="Everything random is derived from it.")
 def demo(out: Path, rounds: int, seed: int) -> None:
     """All stages between real processes on this machine: four hospitals, TLS, authenticated silos."""
-    from fedcollab.runtime.flower import processes
+    from fedcollab.flower import processes
 
     if out.exists() and any(out.iterdir()) and not (out / "federation" / "federation.toml").exists():
         raise InputError(f"`--out` (={str(out)!r}) is not empty and holds no federation; give another folder")
@@ -87,7 +87,7 @@ def _write_silos(out: Path) -> list[str]:
 
 
 def _write(client: ClientData, folder: Path) -> None:
-    from fedcollab.clients.data import is_table
+    from fedcollab.data.client import is_table
 
     folder.mkdir(parents=True, exist_ok=True)
     if not is_table(client.x):
@@ -132,7 +132,7 @@ def _clear(out: Path) -> None:
     import shutil
 
     if (out / "federation" / "federation.toml").exists():
-        from fedcollab.runtime.flower.federation import Federation
+        from fedcollab.flower.federation import Federation
 
         Federation.read(out / "federation").stop()
         shutil.rmtree(out)
