@@ -23,7 +23,7 @@ from fedcollab.data import ClientData
 from fedcollab.distances import Distances, estimate_distances
 from fedcollab.distances.methods.discriminator import macs, parameters
 from fedcollab.distances.sampling.folds import largest
-from fedcollab.federation.prepare import federate
+from fedcollab.federation import federate
 from fedcollab.wire.runtime import Runtime
 
 RESNET_MACS, RESNET_PARAMETERS = 37_220_352, 11_181_642

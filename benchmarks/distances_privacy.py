@@ -16,7 +16,7 @@ import numpy as np
 from fedcollab import scenarios
 from fedcollab.coalitions import solve
 from fedcollab.distances import estimate_distances
-from fedcollab.federation.prepare import federate
+from fedcollab.federation import federate
 
 
 def main() -> None:

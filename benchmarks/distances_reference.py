@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from fedcollab.distances.methods.cross import Design
 from fedcollab.distances.methods.cross_client import tensors
 from fedcollab.distances.methods.discriminator import initial, label_scale, unflatten
-from fedcollab.distances.methods.pairs import Pair
+from fedcollab.distances.request import Pair
 from fedcollab.distances.methods.published import Settings
 from fedcollab.distances.methods.published_client import Task, batch, split
 from fedcollab.distances.sampling import folds as folding

@@ -23,8 +23,8 @@ from distances_reference import cross_pair, published_pair
 from fedcollab import scenarios
 from fedcollab.distances import estimate_distances
 from fedcollab.distances.methods import cross, published
-from fedcollab.distances.methods.pairs import Request, all_pairs
-from fedcollab.federation.prepare import federate
+from fedcollab.distances.request import Request, all_pairs
+from fedcollab.federation import federate
 from fedcollab.progress import silent
 from fedcollab.wire.vectorised import Vectorised
 

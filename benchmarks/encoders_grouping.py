@@ -14,7 +14,7 @@ import argparse
 import torch
 
 from fedcollab import scenarios, train
-from fedcollab.encoders import encode_clients
+from fedcollab.federation import encode_clients
 
 TOGETHER = [list(range(10))]
 IN_TWO = [list(range(5)), list(range(5, 10))]

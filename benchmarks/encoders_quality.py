@@ -24,7 +24,7 @@ from fedcollab import ClientData, scenarios
 from fedcollab.coalitions import c_path
 from fedcollab.distances import Distances, estimate_distances
 from fedcollab.encoders import find
-from fedcollab.folders import cache_folder
+from fedcollab.files import cache_folder
 from fedcollab.scenarios.concept import paper_permutations
 from fedcollab.scenarios.data import Images, images
 from fedcollab.scenarios.deal import count_table, deal

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from fedcollab import scenarios
 from fedcollab.distances import estimate_distances
-from fedcollab.federation.prepare import prepare
+from fedcollab.federation import federate
 from fedcollab.flower import connect, node, processes
 from fedcollab.flower.federation import Federation
 from fedcollab.training import train

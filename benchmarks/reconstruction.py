@@ -35,7 +35,7 @@ from fedcollab.distances.methods.discriminator import unflatten
 from fedcollab.distances.methods.few_round_client import project, triangle_side
 from fedcollab.distances.methods.published_client import Task, split
 from fedcollab.distances.sampling import folds as folding
-from fedcollab.federation.prepare import federate
+from fedcollab.federation import federate
 from fedcollab.wire import Wire
 from fedcollab.wire.message import Message, unpack
 from fedcollab.wire.silo import Silo

@@ -36,10 +36,10 @@ import numpy as np
 from fedcollab import solve
 from fedcollab.data import ClientData
 from fedcollab.distances import estimate_distances
-from fedcollab.distances.complete import complete
+from fedcollab.distances import complete
 from fedcollab.errors import FedcollabWarning, Paused
 from fedcollab.federation.adopt import adopt
-from fedcollab.federation.prepare import prepare
+from fedcollab.federation import federate
 from fedcollab.flower import connect, node, processes, supernode, warm
 from fedcollab.flower.federation import Federation
 from fedcollab.training import train

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from fedcollab.data import ClientData
-from fedcollab.federation.prepare import federate
+from fedcollab.federation import federate
 from fedcollab.training import train
 from fedcollab.wire import Runtime
 

@@ -19,7 +19,7 @@ from fedcollab import files as artefact
 from fedcollab import seeds
 from fedcollab.errors import InputError, choose, number
 from fedcollab.report.words import range_of_names
-from fedcollab.runs.directory import RunDirectory
+from fedcollab.runs.run import Run
 
 
 def test_public_names_are_few_and_there() -> None:
@@ -102,7 +102,7 @@ def test_files_are_written_where_there_are_no_locks(tmp_path: Path, monkeypatch:
 
 def test_a_run_killed_at_its_first_file_can_be_started_again(tmp_path: Path) -> None:
     (tmp_path / f".run.json.abc{artefact.UNFINISHED}").touch()
-    RunDirectory.open(tmp_path, {"C": 1})
+    Run.start(tmp_path, {"C": 1})
     assert [path.name for path in tmp_path.iterdir()] == ["run.json"]
 
 
@@ -148,14 +148,14 @@ def test_wrong_files_are_recognised(tmp_path: Path, content: str | None, line: s
 
 def test_a_run_goes_on_or_refuses(tmp_path: Path) -> None:
     settings = {"C": "auto", "seed": 3, "sizes": (1, 2)}
-    run = RunDirectory.open(tmp_path / "r", settings)
+    run = Run.start(tmp_path / "r", settings)
     artefact.write_json(run.file("distances.json"), "distances", {})
-    again = RunDirectory.open(tmp_path / "r", settings)
+    again = Run.start(tmp_path / "r", settings)
     assert again.has("distances.json")
     assert again.config()["settings"]["seed"] == 3
     with pytest.raises(InputError, match=r"other settings \(seed\)"):
-        RunDirectory.open(tmp_path / "r", {**settings, "seed": 4})
-    fresh = RunDirectory.open(tmp_path / "r", {**settings, "seed": 4}, fresh=True)
+        Run.start(tmp_path / "r", {**settings, "seed": 4})
+    fresh = Run.start(tmp_path / "r", {**settings, "seed": 4}, fresh=True)
     assert not fresh.has("distances.json")
 
 
@@ -163,10 +163,10 @@ def test_a_folder_that_is_no_run_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("years of work")
     for fresh in (False, True):
         with pytest.raises(InputError, match="is not empty and holds no run"):
-            RunDirectory.open(tmp_path, {}, fresh=fresh)
+            Run.start(tmp_path, {}, fresh=fresh)
     assert (tmp_path / "thesis.txt").read_text() == "years of work"
     with pytest.raises(InputError, match="is a file"):
-        RunDirectory.open(tmp_path / "thesis.txt", {})
+        Run.start(tmp_path / "thesis.txt", {})
 
 
 @pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf"), "many", None, True])

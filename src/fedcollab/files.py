@@ -1,4 +1,4 @@
-"""Results as files: JSON that a person can read, written whole or not at all.
+"""Results as files: JSON that a person can read, written whole or not at all; and the folders of the user.
 
 Every artefact is an object with `"fedcollab": KIND` and `"format": 1` first, so that a file handed to the wrong
 command is recognised. Arrays become nested lists; matrices keep one row a line.
@@ -7,10 +7,13 @@ command is recognised. Arrays become nested lists; matrices keep one row a line.
 from __future__ import annotations
 
 import contextlib
+import datetime
 import glob
+import hashlib
 import json
 import os
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -95,9 +98,34 @@ def check_target(path: str | Path) -> Path:
     return path
 
 
-def write_json(path: str | Path, kind: str, content: dict[str, Any]) -> None:
-    """Save one artefact."""
-    write_bytes(path, (dumps({"fedcollab": kind, "format": FORMAT, **content}) + "\n").encode())
+def write_json(path: str | Path, kind: str, content: Mapping[str, Any], made: Mapping[str, Any] | None = None) -> None:
+    """Save one artefact.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+    kind : str
+        What it is, for `read_json`.
+    content : mapping
+        What to write.
+    made : mapping, optional
+        The settings and inputs that it was made with, where a run keeps it (see `runs.run`).
+    """
+    stamp = {} if made is None else {"made": made}
+    write_bytes(path, (dumps({"fedcollab": kind, "format": FORMAT, **stamp, **content}) + "\n").encode())
+
+
+def digest(path: str | Path) -> str:
+    """Return the SHA-256 of a file."""
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+
+
+def read_made(path: str | Path) -> dict[str, Any] | None:
+    """Return the settings and inputs that an artefact was made with; None where it does not say."""
+    content = json.loads(Path(path).read_text(encoding="utf-8"))
+    made = content.get("made") if isinstance(content, dict) else None
+    return made if isinstance(made, dict) and {"settings", "inputs"} <= made.keys() else None
 
 
 def read_json(path: str | Path, kind: str) -> dict[str, Any]:
@@ -152,3 +180,20 @@ def _render(value: Any, depth: int) -> str:
     if isinstance(value, list) and any(isinstance(item, (list, dict)) for item in value):
         return "[\n" + ",\n".join(pad + _render(item, depth + 1) for item in value) + "\n" + "  " * depth + "]"
     return json.dumps(value, ensure_ascii=False)
+
+
+def own_folder() -> Path | None:
+    """The user's own data folder, if FEDCOLLAB_DATA names one."""
+    value = os.environ.get("FEDCOLLAB_DATA", "").strip()
+    return Path(value).expanduser() if value else None
+
+
+def cache_folder() -> Path:
+    """`fedcollab` in the user's cache folder (XDG_CACHE_HOME, or LOCALAPPDATA on Windows, or ~/.cache)."""
+    base = os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA")
+    return (Path(base) if base else Path.home() / ".cache") / "fedcollab"
+
+
+def now(precision: str = "seconds") -> str:
+    """Return the time in UTC, to the second or to another `precision` that `datetime.isoformat` knows."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec=precision)

@@ -10,7 +10,9 @@ import pytest
 
 from fedcollab.data import ClientData
 from fedcollab.errors import FedcollabWarning, InputError
-from fedcollab.federation.prepare import Schema, federate, stratified, with_test
+from fedcollab.data.schema import Schema
+from fedcollab.data.split import stratified, with_test
+from fedcollab.federation import federate
 from fedcollab.wire import Vectorised, Wire
 
 

@@ -10,9 +10,9 @@ import pytest
 from fedcollab.data import ClientData
 from fedcollab.distances import estimate_distances
 from fedcollab.distances.methods import cross, stacked
-from fedcollab.distances.methods.pairs import Request, all_pairs
+from fedcollab.distances.request import Request, all_pairs
 from fedcollab.distances.sampling import folds
-from fedcollab.federation.prepare import federate
+from fedcollab.federation import federate
 from fedcollab.progress import silent
 from fedcollab.wire import Vectorised, Wire
 

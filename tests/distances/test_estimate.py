@@ -14,7 +14,7 @@ from fedcollab.distances.methods.heads import HEADS
 from fedcollab.distances.methods.label import total_variation
 from fedcollab.distances.methods.prototype import class_costs, transport
 from fedcollab.errors import FedcollabWarning, InputError
-from fedcollab.federation.prepare import federate
+from fedcollab.federation import federate
 
 QUICK = {
     "auto": {"rounds": 5, "repeats": 2, "replicates": 4},

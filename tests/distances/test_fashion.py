@@ -11,8 +11,8 @@ import torch
 from fedcollab import scenarios
 from fedcollab.distances import estimate_distances
 from fedcollab.distances.methods import published, span
-from fedcollab.distances.methods.pairs import Request, all_pairs
-from fedcollab.federation.prepare import federate
+from fedcollab.distances.request import Request, all_pairs
+from fedcollab.federation import federate
 from fedcollab.progress import silent
 from fedcollab.scenarios import Scenario
 from fedcollab.scenarios.data import place

@@ -13,7 +13,7 @@ from fedcollab.distances import estimate_distances, estimate_newcomer
 from fedcollab.distances.methods.few_round import CHOICES, discriminator, shared_ridge, train_moments
 from fedcollab.distances.methods.few_round_client import groups
 from fedcollab.errors import InputError
-from fedcollab.federation.prepare import federate
+from fedcollab.federation import federate
 from fedcollab.wire import Wire
 from fedcollab.wire.message import unpack
 

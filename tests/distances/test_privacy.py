@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from fedcollab.data import ClientData
 from fedcollab.distances import Distances, estimate_distances, estimate_newcomer
-from fedcollab.distances import privacy as privately
-from fedcollab.distances.complete import complete
+from fedcollab.silo import privacy as privately
+from fedcollab.distances import complete
 from fedcollab.distances.methods.few_round_client import fold_moments, hits, triangle_side
-from fedcollab.distances.rows import measure, renewed
+from fedcollab.distances.update import measure, renewed
 from fedcollab.errors import InputError
-from fedcollab.federation.prepare import federate
+from fedcollab.federation import federate
 from fedcollab.wire import Vectorised
 
 pytest.importorskip("opacus", reason="opacus is not installed: pip install 'fedcollab[privacy]'")

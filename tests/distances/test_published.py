@@ -12,9 +12,9 @@ from fedcollab.data import ClientData
 from fedcollab.distances import estimate_distances
 from fedcollab.distances.methods import discriminator, published, span
 from fedcollab.distances.methods import published_client as algorithm1
-from fedcollab.distances.methods.pairs import Request, all_pairs
+from fedcollab.distances.request import Request, all_pairs
 from fedcollab.errors import InputError
-from fedcollab.federation.prepare import federate
+from fedcollab.federation import federate
 from fedcollab.progress import silent
 from fedcollab.wire import Vectorised
 

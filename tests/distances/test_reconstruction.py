@@ -15,7 +15,7 @@ from fedcollab.data import ClientData
 from fedcollab.distances import estimate_distances
 from fedcollab.distances.sampling.uncertainty import summary
 from fedcollab.errors import InputError
-from fedcollab.federation.prepare import federate
+from fedcollab.federation import federate
 from fedcollab.wire import Vectorised
 
 
@@ -81,11 +81,11 @@ def test_every_method_refuses_below_the_floor(options: dict[str, object], line: 
 
 
 def test_the_floor_is_the_silos_own_whatever_the_server_asks() -> None:
-    from fedcollab.wire.silo import Floors
+    from fedcollab.wire.limits import Limits
 
     federation = federate([made("a", 14), made("b", 60)])
     assert isinstance(federation, Vectorised)
-    federation.silos["a"].floors = Floors()
+    federation.silos["a"].limits = Limits()
     for method in ("cross", "published", "few-round"):
         with pytest.raises(InputError, match=r"client `a` .*`min_samples` \(=10\)"):
             estimate_distances(federation, method=method, min_samples=1)
@@ -96,9 +96,9 @@ def test_training_sizes_never_differ_by_less_than_the_floor() -> None:
     federation = federate([made("a", 100), made("b", 50), made("c", 52), made("d", 54)])
     assert isinstance(federation, Vectorised)
     estimate_distances(federation, min_samples=10, rounds=2, replicates=0)
-    from fedcollab.wire.silo import Floors
+    from fedcollab.wire.limits import Limits
 
-    federation.silos["a"].floors = Floors()
+    federation.silos["a"].limits = Limits()
     with pytest.raises(InputError, match="from 40 and from 41 samples"):
         estimate_distances(federation, min_samples=1, rounds=2, replicates=0)
 

@@ -12,7 +12,7 @@ from fedcollab.cli import cli
 from fedcollab.data import ClientData
 from fedcollab.distances import check_encoder
 from fedcollab.errors import InputError
-from fedcollab.federation.prepare import federate
+from fedcollab.federation import federate
 
 from .conftest import pictures
 

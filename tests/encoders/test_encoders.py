@@ -10,10 +10,12 @@ import torch
 from torch import nn
 
 from fedcollab import FedCollab, estimate_distances, train
-from fedcollab.encoders import Encoder, encode_clients, features, find, register_encoder
+from fedcollab.encoders import Encoder, features, find, register_encoder
+from fedcollab.federation import encode_clients
 from fedcollab.encoders.encoder import OWN, name_encoder
 from fedcollab.errors import FedcollabWarning, InputError
-from fedcollab.federation.prepare import Schema, federate
+from fedcollab.data.schema import Schema
+from fedcollab.federation import federate
 from fedcollab.wire import Wire
 from fedcollab.wire.message import unpack
 

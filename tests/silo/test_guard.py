@@ -16,7 +16,7 @@ from fedcollab.data import ClientData
 from fedcollab.distances import estimate_distances
 from fedcollab.errors import FedcollabWarning, InputError, Paused
 from fedcollab.federation.adopt import fingerprint_client
-from fedcollab.federation.prepare import prepare
+from fedcollab.federation import federate
 from fedcollab.silo import audit
 from fedcollab.silo.audit import Audit
 from fedcollab.silo.guard import Guard
@@ -24,7 +24,7 @@ from fedcollab.training import train
 from fedcollab.wire import Wire
 from fedcollab.wire.action import ACTIONS
 from fedcollab.wire.contract import CONTRACTS
-from fedcollab.wire.limits import Floors, Privacy, make_floors, read_floors
+from fedcollab.wire.limits import Limits, Privacy, make_floors, read_floors
 from fedcollab.wire.message import Message, pack, unpack
 from fedcollab.wire.silo import Silo
 
@@ -34,7 +34,7 @@ SMALL = {"model_options": {"widths": [4]}, "rounds": 2, "lr": 0.1}
 class Guarded(Wire):
     """A wire runtime whose silos are guarded; `run` is the id of the run."""
 
-    def __init__(self, clients: list[ClientData], folder: Path, floors: Floors) -> None:
+    def __init__(self, clients: list[ClientData], folder: Path, floors: Limits) -> None:
         super().__init__(clients)
         self.guards = {name: Guard.at(folder / name, floors) for name in self.names}
         self.run = "1"
@@ -42,7 +42,7 @@ class Guarded(Wire):
     def _serve(self, action: str, name: str, content: bytes) -> bytes:
         guard = self.guards[name]
         kept: dict[str, Message] = {key: unpack(value) for key, value in self._state[name].items()}
-        silo = Silo(self._data[name], kept, floors=guard.floors)
+        silo = Silo(self._data[name], kept, limits=guard.limits)
         served = guard.serve(action, content, silo, run=self.run)
         if served.done:
             self._state[name] = {key: pack(value) for key, value in silo.state.items()}
@@ -51,7 +51,7 @@ class Guarded(Wire):
 
 @pytest.fixture
 def kept(clients: list[ClientData], tmp_path: Path) -> Any:
-    return lambda **floors: Guarded(clients, tmp_path, replace(Floors(min_samples=5), **floors))
+    return lambda **floors: Guarded(clients, tmp_path, replace(Limits(min_samples=5), **floors))
 
 
 def test_the_table_has_every_action() -> None:
@@ -97,7 +97,7 @@ def one() -> Silo:
 
 @pytest.fixture(scope="module")
 def guard(tmp_path_factory: pytest.TempPathFactory) -> Guard:
-    return Guard.at(tmp_path_factory.mktemp("silo"), Floors(min_samples=1))
+    return Guard.at(tmp_path_factory.mktemp("silo"), Limits(min_samples=1))
 
 
 def asked(action: str, **changed: Any) -> Message:
@@ -136,7 +136,7 @@ def test_broken_messages_are_refused(guard: Guard, one: Silo, action: str, chang
 def test_unknown_actions_and_large_messages_are_refused(guard: Guard, one: Silo, tmp_path: Path) -> None:
     for action in ("no-such", "os.system", "describe\n"):
         assert "does not do" in unpack(guard.serve(action, b"", one).content)["refused"]
-    small = Guard.at(tmp_path, Floors(max_bytes=100))
+    small = Guard.at(tmp_path, Limits(max_bytes=100))
     reply = unpack(small.serve("describe", pack(asked("describe")), one).content)
     assert "more than the 100 bytes allowed" in reply["refused"]
 
@@ -197,7 +197,7 @@ def test_deep_nesting_and_lying_headers(guard: Guard, one: Silo) -> None:
         assert "cannot be read" in unpack(guard.serve("describe", content, one).content)["refused"]
 
 
-# Floors.
+# Limits.
 
 
 def test_the_coalition_must_be_large_enough(kept: Any) -> None:
@@ -314,7 +314,7 @@ def test_floors_from_toml(tmp_path: Path) -> None:
         "require_privacy = {epsilon = 2, delta = 1e-6}\n"
         'actions = ["describe", "train"]\n'
     )
-    assert read_floors(path) == Floors(20, 2, 5, Privacy(2.0, 1e-6), ("describe", "train"))
+    assert read_floors(path) == Limits(20, 2, 5, Privacy(2.0, 1e-6), ("describe", "train"))
     for table, why in (
         ({"min_sample": 3}, "did you mean 'min_samples'"),
         ({"min_samples": "many"}, "must be a whole number of at least 1"),
@@ -332,7 +332,7 @@ def test_floors_from_toml(tmp_path: Path) -> None:
 
 def test_nothing_leaves_a_silo_that_cannot_log(guard: Guard, one: Silo, tmp_path: Path) -> None:
     (tmp_path / "audit.jsonl").mkdir()
-    blind = Guard.at(tmp_path, Floors(min_samples=1))
+    blind = Guard.at(tmp_path, Limits(min_samples=1))
     served = blind.serve("describe", pack(asked("describe")), one)
     assert "nothing leaves it" in unpack(served.content)["refused"]
     assert not served.done
@@ -340,7 +340,7 @@ def test_nothing_leaves_a_silo_that_cannot_log(guard: Guard, one: Silo, tmp_path
 
 @pytest.fixture
 def log(tmp_path: Path, one: Silo) -> Audit:
-    guard = Guard.at(tmp_path, Floors(min_samples=1))
+    guard = Guard.at(tmp_path, Limits(min_samples=1))
     for _ in range(5):
         guard.serve("describe", pack(asked("describe")), one, run="7")
     return guard.log
@@ -371,7 +371,7 @@ def test_tampering_shows(log: Audit) -> None:
 def test_a_line_cut_short_by_a_killed_process(log: Audit, one: Silo) -> None:
     whole = log.path.read_bytes()
     log.path.write_bytes(whole[:-40])
-    Guard(log, Floors(min_samples=1)).serve("describe", pack(asked("describe")), one, run="8")
+    Guard(log, Limits(min_samples=1)).serve("describe", pack(asked("describe")), one, run="8")
     assert log.verify()[0] == 6
     assert [entry["run"] for entry in log.entries()] == ["7"] * 4 + ["8"]
     assert [entry["run"] for entry in log.since("2000")] == ["8"] + ["7"] * 4
@@ -416,7 +416,7 @@ def test_splits_that_differ_by_a_sample_are_refused(tmp_path: Path) -> None:
     """The hold-outs of two shares are nested: the difference of two sums would be one sample."""
     rng = np.random.default_rng(0)
     silo = Silo(ClientData("a", rng.normal(size=(60, 3)), np.zeros(60, dtype=int)))
-    guard = Guard.at(tmp_path, Floors(min_samples=10))
+    guard = Guard.at(tmp_path, Limits(min_samples=10))
     first = described(guard, silo, 12 / 60)
     assert first["quantity"] == 48
     assert "differs by 1 sample(s) from an earlier one" in described(guard, silo, 13 / 60)["refused"]
@@ -424,7 +424,7 @@ def test_splits_that_differ_by_a_sample_are_refused(tmp_path: Path) -> None:
     assert described(guard, silo, 22 / 60)["quantity"] == 38
     assert "every number is made of 2 sample(s)" in described(guard, silo, 0.97)["refused"]
     assert "quantity" in described(guard, silo, 0.2, seed=1)
-    open_handed = Guard.at(tmp_path / "other", Floors(min_samples=1))
+    open_handed = Guard.at(tmp_path / "other", Limits(min_samples=1))
     plain = Silo(silo.data)
     sums = [described(open_handed, plain, share)["sum"] for share in (12 / 60, 13 / 60)]
     gaps = np.abs(silo.data.x - (sums[0] - sums[1])).max(axis=1)
@@ -434,7 +434,7 @@ def test_splits_that_differ_by_a_sample_are_refused(tmp_path: Path) -> None:
 def test_splits_are_few_and_the_schema_cannot_bring_another(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     data = ClientData("a", rng.normal(size=(60, 3)), np.arange(60) % 2)
-    silo, guard = Silo(data), Guard.at(tmp_path, Floors(min_samples=5, max_splits=2))
+    silo, guard = Silo(data), Guard.at(tmp_path, Limits(min_samples=5, max_splits=2))
     for seed in (0, 1, 0):
         assert "quantity" in described(guard, silo, 0.2, seed)
     assert "has answered for 2 test splits" in described(guard, silo, 0.2, 2)["refused"]

@@ -12,7 +12,7 @@ import pytest
 
 from fedcollab.data import ClientData
 from fedcollab.errors import InputError
-from fedcollab.federation.prepare import federate
+from fedcollab.federation import federate
 from fedcollab.training import TrainingResult, train
 from fedcollab.training.history import History, line
 

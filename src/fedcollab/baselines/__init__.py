@@ -14,12 +14,11 @@ from fedcollab.baselines.fedcluster import FedCluster
 from fedcollab.baselines.fesem import FeSEM
 from fedcollab.baselines.ifca import IFCA
 from fedcollab.baselines.kmeans import KMeans
-from fedcollab.data.client import ClientData
 from fedcollab.errors import choose, number
+from fedcollab.federation import Clients
 from fedcollab.training import TrainingResult, train
 from fedcollab.training.hooks import check_options
 from fedcollab.training.rounds import Grouping
-from fedcollab.wire.runtime import Runtime
 
 __all__ = ["BASELINES", "IFCA", "FeSEM", "FedCluster", "KMeans", "run"]
 
@@ -28,7 +27,7 @@ BASELINES: dict[str, type[Grouping]] = {"fedcluster": FedCluster, "fesem": FeSEM
 
 def run(
     name: str,
-    clients: Iterable[ClientData] | Runtime,
+    clients: Clients,
     k: int = 4,
     *,
     rounds: int,
@@ -43,8 +42,8 @@ def run(
     The result's `.assignment` is the clustering of the last round; `.distances` is N x N where the method has one.
     """
     baseline = choose("name", name, BASELINES)
-    clients = clients if isinstance(clients, Runtime) else list(clients)
-    count = len(clients.names) if isinstance(clients, Runtime) else len(clients)
+    clients = list(clients) if isinstance(clients, Iterable) else clients
+    count = len(clients) if isinstance(clients, list) else len(clients.names)
     number("k", k, at_least=1, at_most=count, whole=True)
     known = {f.name: f.default for f in fields(baseline) if f.init and f.name not in ("coalitions", "k")}
     check_options(f"baseline '{name}'", baseline_options or {}, known)

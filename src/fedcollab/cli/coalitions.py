@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from fedcollab import coalitions, files, report
 from fedcollab.cli.options import parse_C, print_json, several
+from fedcollab.coalitions import Collaboration, CPath, c_path, rationality
+from fedcollab.coalitions.explain import Explanation
+from fedcollab.coalitions.tables import read_matrix, read_quantities
+from fedcollab.distances import Distances
 from fedcollab.errors import InputError
-
-if TYPE_CHECKING:
-    from fedcollab.coalitions import Collaboration, CPath
-    from fedcollab.coalitions.explain import Explanation
 
 _input = several(
     click.argument("distances", required=False, type=click.Path(path_type=Path)),
@@ -48,16 +49,16 @@ Examples:
 @_json
 def solve(C: str, method: str, restarts: int, output: Path | None, as_json: bool, **source: Any) -> None:
     """Who should train with whom? Finds the coalitions that minimise the bound on every client's error."""
-    from fedcollab.coalitions import c_path
-    from fedcollab.coalitions import solve as run
-
     table, options = _read(**source)
     weight = parse_C(C)
     if weight == "auto":
         weight = c_path(*table, **options).suggested.C
-    answer = run(*table, C=float(weight), method=method, restarts=restarts, **options)
+    answer = coalitions.solve(*table, C=float(weight), method=method, restarts=restarts, **options)
     if output is not None:
-        answer.save(output)
+        source_file = source["distances"]
+        digest = {} if source_file is None else {"distances.json": files.digest(source_file)}
+        settings = {"C": C, "method": method, "restarts": restarts, **options}
+        answer.save(output, {"settings": settings, "inputs": digest})
     if as_json:
         print_json(_summary(answer))
     else:
@@ -75,8 +76,6 @@ Examples:
 @_json
 def explain(collaboration: Path, client: str | None, as_json: bool) -> None:
     """Why is a client where it is? Its bound now, alone, with everyone and in each other coalition."""
-    from fedcollab.coalitions import Collaboration
-
     answer = Collaboration.load(collaboration)
     names = answer.names or tuple(str(position) for position in range(len(answer.assignment)))
     stories = [answer.explain(name) for name in ([client] if client is not None else names)]
@@ -98,8 +97,6 @@ Examples:
 @_json
 def path(as_json: bool, **source: Any) -> None:
     """How do the coalitions change with C? Every partition with its interval of C, and a suggestion."""
-    from fedcollab.coalitions import c_path
-
     table, options = _read(**source)
     found = c_path(*table, **options)
     if as_json:
@@ -126,13 +123,9 @@ def _read(
     if distances is not None:
         if quantities is not None:
             raise InputError("--quantities goes with --matrix; a distances file has its own")
-        from fedcollab.distances.result import Distances
-
         loaded = Distances.load(distances)
         table, names = (loaded, None), loaded.names
     else:
-        from fedcollab.coalitions.tables import read_matrix, read_quantities
-
         if matrix is None or quantities is None:
             raise InputError("--matrix needs --quantities: a CSV with the samples of each client")
         values, names = read_matrix(matrix)
@@ -169,17 +162,12 @@ def _summary(answer: Collaboration) -> dict[str, Any]:
 def _show(answer: Collaboration, output: Path | None) -> None:
     from rich.markup import escape
 
-    from fedcollab.coalitions import rationality
-    from fedcollab.report.terminal import console
-    from fedcollab.report.words import answer as in_words
-    from fedcollab.report.words import coalition_line
-
     names = answer.names or tuple(str(position) for position in range(len(answer.assignment)))
     quantities = {name: round(m) for name, m in zip(names, answer.quantities.tolist(), strict=True)}
-    shown = console()
-    shown.print(f"[bold]{escape(in_words(answer, names))}[/bold]")
+    shown = report.console()
+    shown.print(f"[bold]{escape(report.answer_sentence(answer, names))}[/bold]")
     for number, members in enumerate(answer.coalitions, 1):
-        shown.print(f"  {number}. {escape(coalition_line([str(member) for member in members], quantities))}")
+        shown.print(f"  {number}. {escape(report.coalition_line([str(member) for member in members], quantities))}")
     wishes = rationality(answer) if len(names) <= 1000 else []
     if wishes:
         first = wishes[0]
@@ -194,8 +182,6 @@ def _show(answer: Collaboration, output: Path | None) -> None:
 def _show_stories(answer: Collaboration, stories: list[Explanation]) -> None:
     from rich.markup import escape
     from rich.table import Table
-
-    from fedcollab.report.terminal import console
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("client", "coalition", "data", "partners", "bound", "alone", "everyone", "best elsewhere"):
@@ -212,7 +198,7 @@ def _show_stories(answer: Collaboration, stories: list[Explanation]) -> None:
             f"{story.everyone.bound:.3f}",
             f"{min(others):.3f}" if others else "",
         )
-    shown = console()
+    shown = report.console()
     shown.print(
         f"[bold]The bound of every client[/bold] (lower is better; together {answer.objective:.4g}), C = {answer.C:.3g}"
     )
@@ -224,21 +210,18 @@ def _show_path(found: CPath) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from fedcollab.report.terminal import console
-    from fedcollab.report.words import range_of_names
-
     best = found.suggested
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("C from", "to", "coalitions", "proven", ""):
         table.add_column(heading, justify="right" if heading in ("C from", "to") else "left")
     for part in found:
-        groups = " | ".join(range_of_names([str(member) for member in members]) for members in part.coalitions)
+        groups = " | ".join(report.range_of_names([str(member) for member in members]) for members in part.coalitions)
         text = "everyone alone" if len(part.coalitions) == len(part.assignment) else groups
         text = "everyone together" if len(part.coalitions) == 1 else text
         high = "" if part.c_high == float("inf") else f"{part.c_high:.3g}"
         mark = "<- suggested" if part is best else ""
         table.add_row(f"{part.c_low:.3g}", high, escape(text), "yes" if part.proven else "no", mark)
-    shown = console()
+    shown = report.console()
     count = len(best.coalitions)
     word = "everyone alone" if count == len(best.assignment) else f"{count} coalitions"
     word = "everyone together" if count == 1 else word

@@ -6,7 +6,10 @@ from pathlib import Path
 
 import click
 
+from fedcollab import report, scenarios
 from fedcollab.cli import options
+from fedcollab.cli.stages import all_stages, summary
+from fedcollab.runs import Run
 
 
 @click.command(epilog="Example:  fedcollab demo && open runs/demo/report.html")
@@ -17,11 +20,6 @@ from fedcollab.cli import options
 @options.output
 def demo(out: Path, seed: int, as_json: bool, quiet: bool) -> None:
     """The whole story in half a minute: 20 clients, handwritten digits, who should train with whom."""
-    from fedcollab import scenarios
-    from fedcollab.cli.stages import all_stages, open_federation, summary, write_report
-    from fedcollab.report.terminal import show_demo_start, show_run
-    from fedcollab.runs.directory import RunDirectory
-
     made = scenarios.make("digits", seed=seed)
     settings = {
         "algorithm": "fedavg",
@@ -36,12 +34,12 @@ def demo(out: Path, seed: int, as_json: bool, quiet: bool) -> None:
         "missing_indicators": False,
         "test_share": 0.2,
     }
-    RunDirectory.open(out, {"source": "digits", "C": "auto", **settings}, fresh=True)
+    run = Run.start(out, {"source": "digits", "C": "auto", **settings}, fresh=True)
     if not as_json:
-        show_demo_start(made)
-    fitted, results = all_stages(open_federation(made.clients, settings), "auto", out, settings, quiet=quiet or as_json)
-    page = write_report(out)
+        report.show_demo_start(made)
+    fitted, results = all_stages(made.clients, "auto", settings, lambda: run, quiet=quiet or as_json)
+    page = report.write(out)
     if as_json:
         options.print_json(summary(fitted, results, page))
     else:
-        show_run(fitted, results, page, next_command="fedcollab run --clients FOLDER --label COLUMN")
+        report.show_run(fitted, results, page, next_command="fedcollab run --clients FOLDER --label COLUMN")

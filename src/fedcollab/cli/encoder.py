@@ -7,9 +7,11 @@ from typing import Any
 
 import click
 
+from fedcollab import distances, federation
 from fedcollab.cli import options
 from fedcollab.cli.stages import with_defaults
 from fedcollab.files import check_target
+from fedcollab.progress import bar
 
 OBJECTION = 3
 
@@ -47,13 +49,10 @@ def check_encoder(
         check_target(out)
     found, brought = options.find_clients(scenario, clients, label, drop)
     settings = with_defaults(settings, brought)
-    from fedcollab.distances import check_encoder as check
-    from fedcollab.federation.prepare import federate
-    from fedcollab.progress import bar
-
-    federation = federate(found, scale=settings["scale"], test_share=settings["test_share"], seed=settings["seed"])
+    shape = {key: settings[key] for key in ("scale", "test_share", "seed")}
+    prepared = federation.federate(found, **shape)
     with bar("checking the encoder", quiet=quiet or as_json) as progress:
-        checked = check(federation, settings["encoder"], seed=settings["seed"], progress=progress)
+        checked = distances.check_encoder(prepared, settings["encoder"], seed=settings["seed"], progress=progress)
     if out is not None:
         checked.save(out)
     if as_json:

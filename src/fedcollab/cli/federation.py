@@ -14,7 +14,7 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print JSON on stan
 
 
 @click.group(
-    cls=options.grown(LATER),
+    cls=options.with_later_commands(LATER),
     epilog="""\b
 Example:
   fedcollab federation init hospitals --host coordinator.example.org

@@ -9,14 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fedcollab import federation as federation_of
+from fedcollab import report
 from fedcollab.cli import options
+from fedcollab.data.read import TEST, read_client, read_clients
 from fedcollab.errors import FedcollabWarning, InputError, unknown
+from fedcollab.progress import bar
+from fedcollab.runs import Run, membership
 
 if TYPE_CHECKING:
     from fedcollab.data import ClientData
-    from fedcollab.runs.directory import RunDirectory
+    from fedcollab.federation import Federation
     from fedcollab.runs.membership import State
-    from fedcollab.wire import Runtime
 
 #: exit code of `check` when regrouping is advised
 ADVISED = 3
@@ -62,27 +66,23 @@ def join(
     Only the newcomer's distances are estimated. It is encoded by the schema of the run, which it does not change. The
     existing clients' files are needed for its distances and for training.
     """
-    from fedcollab.progress import bar
-    from fedcollab.runs.membership import Training, keep_joining, open_state
-    from fedcollab.runs.membership import join as take_in
-
-    store, state = open_state(run_dir)
-    newcomer = _newcomer(store, state, client, source)
-    federation = _open(store, [*_present(store, state.names, source), newcomer])
-    _note_changed(store, federation)
+    run, state = membership.open_state(run_dir)
+    newcomer = _newcomer(run, state, client, source)
+    federation = _open(run, [*_present(run, state.names, source), newcomer])
+    _note_changed(run, federation)
     with bar(f"taking {newcomer.name} in", quiet=quiet or as_json) as progress:
-        how = Training(scratch=retrain, rounds=rounds, progress=progress)
-        found = take_in(
+        how = membership.Training(scratch=retrain, rounds=rounds, progress=progress)
+        found = membership.join(
             state,
             federation,
             newcomer.name,
-            seed=_seed(store),
+            seed=_seed(run),
             training=how,
             threshold=threshold,
             progress=progress,
         )
-    kept = keep_joining(store, state, found, federation)
-    _finish(store, found, kept, as_json, source["clients"] if found.resolve_advised else None)
+    kept = membership.keep_joining(run, state, found, federation)
+    _finish(run, found, kept, as_json, source["clients"] if found.resolve_advised else None)
 
 
 @click.command(epilog="Example:  fedcollab leave runs/hospitals --client west")
@@ -106,28 +106,24 @@ def leave(
 
     No data are needed, and no model is trained; with --retrain (and --clients) its coalition is trained without it.
     """
-    from fedcollab.progress import bar
-    from fedcollab.runs.membership import Training, keep_leaving, open_state
-    from fedcollab.runs.membership import leave as take_out
-
-    store, state = open_state(run_dir)
+    run, state = membership.open_state(run_dir)
     if client not in state.names:
         raise InputError(unknown("--client", client, state.names))
     federation = None
     if retrain and source["clients"] is not None:
-        federation = _open(store, _present(store, [name for name in state.names if name != client], source))
+        federation = _open(run, _present(run, [name for name in state.names if name != client], source))
     with bar(f"training without {client}", quiet=quiet or as_json or not retrain) as progress:
-        found = take_out(
+        found = membership.leave(
             state,
             client,
             federation=federation,
-            seed=_seed(store),
+            seed=_seed(run),
             retrain=retrain,
-            training=Training(scratch=True, rounds=rounds, progress=progress),
+            training=membership.Training(scratch=True, rounds=rounds, progress=progress),
             threshold=threshold,
         )
-    kept = keep_leaving(store, state, found)
-    _finish(store, found, kept, as_json, (source["clients"] or "FOLDER") if found.regrouping.advised else None)
+    kept = membership.keep_leaving(run, state, found)
+    _finish(run, found, kept, as_json, (source["clients"] or "FOLDER") if found.regrouping.advised else None)
 
 
 @click.command(
@@ -158,24 +154,20 @@ def check(
 
     Only the distances of clients whose data changed are estimated again. Nothing is written without --apply.
     """
-    from fedcollab.progress import bar
-    from fedcollab.runs.membership import Training, apply, keep_change, open_state
-    from fedcollab.runs.membership import check as look
-
-    store, state = open_state(run_dir)
-    federation = _open(store, _present(store, state.names, source))
-    changed = list(named) or _changed(store, federation)
+    run, state = membership.open_state(run_dir)
+    federation = _open(run, _present(run, state.names, source))
+    changed = list(named) or _changed(run, federation)
     with bar("changed distances", quiet=quiet or as_json) as progress:
-        found = look(state, federation, changed, seed=_seed(store), threshold=threshold, progress=progress)
+        found = membership.check(state, federation, changed, seed=_seed(run), threshold=threshold, progress=progress)
     advised = found.regrouping.advised
     if do and (found.changes or advised):
         with bar("training", quiet=quiet or as_json) as progress:
-            how = Training(scratch=retrain, rounds=rounds, progress=progress)
-            after, trained = apply(found, state, federation, how)
-        kept = keep_change(store, state, after, found, trained, federation)
+            how = membership.Training(scratch=retrain, rounds=rounds, progress=progress)
+            after, trained = membership.apply(found, state, federation, how)
+        kept = membership.keep_change(run, state, after, found, trained, federation)
         if not as_json:
             click.echo("Regrouped." if advised else "The changes are taken in; nobody moves.")
-        _finish(store, found, kept, as_json, None, *([str(trained)] if trained is not None else []))
+        _finish(run, found, kept, as_json, None, *([str(trained)] if trained is not None else []))
         return
     if as_json:
         options.print_json(found.as_dict())
@@ -184,26 +176,22 @@ def check(
     click.get_current_context().exit(ADVISED if advised else 0)
 
 
-def _newcomer(store: RunDirectory, state: State, path: Path, source: dict[str, Any]) -> ClientData:
+def _newcomer(run: Run, state: State, path: Path, source: dict[str, Any]) -> ClientData:
     """The newcomer's file, with its test split where there is one beside it."""
-    from fedcollab.data.read import TEST, read_client
-
     if path.stem in state.names:
         raise InputError(
             f"`--client` (={str(path)!r}): the run has a client `{path.stem}`; fedcollab check looks at it"
         )
     test = path.with_name(f"{path.stem}{TEST}{path.suffix}")
-    return read_client(path, _label(store, source), test if test.is_file() else None, _drop(store, source))
+    return read_client(path, _label(run, source), test if test.is_file() else None, _drop(run, source))
 
 
-def _present(store: RunDirectory, names: Iterable[str], source: dict[str, Any]) -> list[ClientData]:
+def _present(run: Run, names: Iterable[str], source: dict[str, Any]) -> list[ClientData]:
     """Clients of the run from their folder; other files there are not ours."""
-    from fedcollab.data import read_clients
-
     folder = source["clients"]
     if folder is None:
         raise InputError("`--clients` must name the folder with the files of the run's clients")
-    found = {client.name: client for client in read_clients(folder, _label(store, source), _drop(store, source))}
+    found = {client.name: client for client in read_clients(folder, _label(run, source), _drop(run, source))}
     missing = [name for name in names if name not in found]
     if missing:
         raise InputError(
@@ -212,58 +200,52 @@ def _present(store: RunDirectory, names: Iterable[str], source: dict[str, Any]) 
     return [found[name] for name in names]
 
 
-def _settings(store: RunDirectory) -> dict[str, Any]:
-    return dict(store.config().get("settings", {}))
+def _settings(run: Run) -> dict[str, Any]:
+    return dict(run.config().get("settings", {}))
 
 
-def _label(store: RunDirectory, source: dict[str, Any]) -> str | None:
+def _label(run: Run, source: dict[str, Any]) -> str | None:
     """What was typed, else what the run was made with."""
-    return source["label"] or _settings(store).get("label")
+    return source["label"] or _settings(run).get("label")
 
 
-def _drop(store: RunDirectory, source: dict[str, Any]) -> tuple[str, ...]:
-    return source["drop"] or tuple(_settings(store).get("drop") or ())
+def _drop(run: Run, source: dict[str, Any]) -> tuple[str, ...]:
+    return source["drop"] or tuple(_settings(run).get("drop") or ())
 
 
-def _seed(store: RunDirectory) -> int:
-    return int(_settings(store).get("seed", 0))
+def _seed(run: Run) -> int:
+    return int(_settings(run).get("seed", 0))
 
 
-def _open(store: RunDirectory, clients: list[ClientData]) -> Runtime:
-    from fedcollab.federation.adopt import read_schema, reopen
-
-    return reopen(clients, read_schema(store.file("schema.json")))
+def _open(run: Run, clients: list[ClientData]) -> Federation:
+    return federation_of.federate(clients, schema=run.schema())
 
 
-def _changed(store: RunDirectory, federation: Runtime) -> list[str]:
+def _changed(run: Run, federation: Federation) -> list[str]:
     """Clients whose data are not those that the run last saw."""
-    from fedcollab.federation.adopt import said
-
-    last = store.config().get("clients", {})
+    last = run.config().get("clients", {})
     keys = ("fingerprint", "quantity", "label_counts")
     return [
         name
-        for name, reply in said(federation).items()
+        for name, reply in federation_of.describe_clients(federation).items()
         if name in last and any(key in last[name] and last[name][key] != reply[key] for key in keys)
     ]
 
 
-def _note_changed(store: RunDirectory, federation: Runtime) -> None:
-    for name in _changed(store, federation):
+def _note_changed(run: Run, federation: Federation) -> None:
+    for name in _changed(run, federation):
         text = f"the data of `{name}` changed since the run last saw them: fedcollab check"
         warnings.warn(text, FedcollabWarning, stacklevel=2)
 
 
-def _finish(store: RunDirectory, found: Any, kept: Path, as_json: bool, regroup: Path | str | None, *more: str) -> None:
+def _finish(run: Run, found: Any, kept: Path, as_json: bool, regroup: Path | str | None, *more: str) -> None:
     """The answer, what was written, and where to go next."""
-    if store.has("report.html"):
-        from fedcollab.report import write
-
-        write(store.path)
+    if run.has("report.html"):
+        report.write(run.path)
     if as_json:
         options.print_json({**found.as_dict(), "history": str(kept)})
         return
     click.echo("\n".join([str(found), *more]))
     click.echo(f"\nHistory:  {kept}")
     if regroup is not None:
-        click.echo(f"Next:     fedcollab check {store.path} --clients {regroup} --apply")
+        click.echo(f"Next:     fedcollab check {run.path} --clients {regroup} --apply")

@@ -6,13 +6,17 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from fedcollab import files as artefact
-from fedcollab.errors import InputError
+from fedcollab import flower, scenarios
+from fedcollab.data.client import is_table
+from fedcollab.data.read import read_clients
+from fedcollab.errors import InputError, number
 
 if TYPE_CHECKING:
     from fedcollab.data import ClientData
@@ -32,10 +36,10 @@ def several(*decorators: Callable[[F], F]) -> Callable[[F], F]:
     return apply
 
 
-def grown(later: Mapping[str, str]) -> type[click.Group]:
+def with_later_commands(later: Mapping[str, str]) -> type[click.Group]:
     """A group with more commands, in files of their own (name -> module:attribute), imported when they are used."""
 
-    class Grown(click.Group):
+    class Later(click.Group):
         def list_commands(self, ctx: click.Context) -> list[str]:
             return [*super().list_commands(ctx), *later]
 
@@ -46,7 +50,7 @@ def grown(later: Mapping[str, str]) -> type[click.Group]:
             command: click.Command = getattr(import_module(module), attribute)
             return command
 
-    return Grown
+    return Later
 
 
 output = several(
@@ -131,12 +135,7 @@ def find_clients(
     if (scenario is None) == (clients is None):
         raise InputError("give either a SCENARIO.toml or --clients FOLDER (with --label COLUMN)")
     if clients is not None:
-        from fedcollab.data import read_clients
-
         return read_clients(clients, label, drop), {}
-    from fedcollab import scenarios
-    from fedcollab.data.client import is_table
-
     if scenario is None or not scenario.is_file():
         raise InputError(f"`SCENARIO` (={str(scenario)!r}) does not exist; expected a TOML file")
     made = scenarios.load(scenario)
@@ -163,12 +162,10 @@ def open_source(
         return
     if any((scenario, clients, label, drop)):
         raise InputError("give either --on FOLDER or clients; with --on, data, label and columns are each silo's own")
-    try:
-        from fedcollab.flower import connect
-    except ImportError:
-        raise InputError("`--on` needs Flower: pip install 'fedcollab[flower]'") from None
-    with connect(on, names=names, journal=journal) as federation:
-        yield federation, {}
+    if find_spec("flwr") is None:
+        raise InputError("`--on` needs Flower: pip install 'fedcollab[flower]'")
+    with flower.connect(on, names=names, journal=journal) as runtime:
+        yield runtime, {}
 
 
 def take_measuring(settings: dict[str, Any]) -> dict[str, Any]:
@@ -185,8 +182,6 @@ def take_measuring(settings: dict[str, Any]) -> dict[str, Any]:
 
 def parse_C(value: str | float) -> float | str:
     """`auto`, or a positive number."""
-    from fedcollab.errors import number
-
     return value if value == "auto" else number("C", value, above=0)
 
 

@@ -13,7 +13,7 @@ LATER: dict[str, str] = {"log": "fedcollab.cli.silo_log:log"}
 
 
 @click.group(
-    cls=options.grown(LATER),
+    cls=options.with_later_commands(LATER),
     epilog="""\b
 Example:
   fedcollab silo init --name north --data patients.csv --label outcome

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from fedcollab import data, distances, federation, metrics, training
+from fedcollab import report as report_of
 from fedcollab.cli import options
+from fedcollab.coalitions import Collaboration
+from fedcollab.errors import choose, number
 from fedcollab.files import check_target
+from fedcollab.progress import bar
+from fedcollab.runs import WAYS, FedCollab, Run
 
 if TYPE_CHECKING:
     from fedcollab.data import ClientData
-    from fedcollab.runs.pipeline import Fitted
+    from fedcollab.federation import Federation
+    from fedcollab.runs import Fitted
     from fedcollab.training import TrainingResult
     from fedcollab.wire import Runtime
 
@@ -54,20 +61,18 @@ def run(
     found, brought = options.find_clients(scenario, clients, label, drop)
     settings = with_defaults({"C": C, **settings}, brought) | ({"distance_options": measuring} if measuring else {})
     value = options.parse_C(settings.pop("C"))
-    from fedcollab.report.terminal import show_run
-    from fedcollab.runs.directory import RunDirectory
-
-    federation = open_federation(found, settings, quiet=quiet or as_json)
     origin = (scenario or clients or Path()).resolve()
     out = out or Path("runs") / origin.stem
     asked = {"source": str(origin.name), "label": label, "drop": list(drop), "C": value, **settings}
-    RunDirectory.open(out, asked, fresh=fresh)
-    fitted, results = all_stages(federation, value, out, settings, quiet=quiet or as_json)
-    page = write_report(out)
+    target = out
+    fitted, results = all_stages(
+        found, value, settings, lambda: Run.start(target, asked, fresh=fresh), quiet=quiet or as_json
+    )
+    page = report_of.write(out)
     if as_json:
         options.print_json(summary(fitted, results, page))
     else:
-        show_run(fitted, results, page, next_command=f"fedcollab explain {out / 'collaboration.json'}")
+        report_of.show_run(fitted, results, page, next_command=f"fedcollab explain {out / 'collaboration.json'}")
 
 
 @click.command(
@@ -104,44 +109,35 @@ def estimate(
     """
     check_target(out)
     measuring = options.take_measuring(settings)
-    from fedcollab.distances import Distances, estimate_distances
-    from fedcollab.distances.complete import complete
-    from fedcollab.progress import bar
-    from fedcollab.report.terminal import show_distances
-    from fedcollab.wire import Runtime, connect
-
     with (
         options.open_source(scenario, clients, label, drop, on, journal=out.parent) as (found, brought),
         bar("distances", quiet=quiet or as_json) as progress,
     ):
         settings = with_defaults(settings, brought)
-        known = Distances.load(out) if resume else None
-        source = found if known is None else connect(found)
-        if known is not None and isinstance(source, Runtime):
-            adopt_schema(source, [out.parent])
-            distances = complete(known, source, progress)
+        keys = ("scale", "missing_indicators", "test_share", "seed", "encoder")
+        prepared = {key: settings[key] for key in keys}
+        if resume:
+            known = distances.Distances.load(out)
+            present = adopted(found, [out.parent], **prepared)
         else:
-            distances = estimate_distances(
-                source,
-                method=settings["distance"],
-                seed=settings["seed"],
-                scale=settings["scale"],
-                encoder=settings["encoder"],
-                missing_indicators=settings["missing_indicators"],
-                test_share=settings["test_share"],
-                progress=progress,
-                **measuring,
+            present = federation.federate(found, **prepared)
+        run = Run(out.parent) if on is not None else None
+        described = None if run is None else run.begin(present, prepared if not resume else run.prepared(prepared))
+        if resume:
+            estimated = distances.complete(known, present, progress)
+        else:
+            estimated = distances.estimate_distances(
+                present, method=settings["distance"], seed=settings["seed"], progress=progress, **measuring
             )
-        federation = found if isinstance(found, Runtime) and found.schema is not None else None
-        if federation is not None:
-            keep_schema(out.parent, federation)
-        distances.save(out)
-        if federation is not None:  # silos are asked again: whatever they answer, the distances are not lost
-            begin_run(out.parent, federation, settings, resumed=resume)
+        made = {"settings": {"distance": settings["distance"], "seed": settings["seed"], "options": measuring}}
+        estimated.save(out, {**made, "inputs": {}})
+        if run is not None:
+            asked = {} if resume else {"settings": settings}
+            run.write_config({**asked, "clients": described, "absent": sorted(present.left_out)})
     if as_json:
         options.print_json(options.read_json(out))
     else:
-        show_distances(distances, next_command=f"fedcollab solve {out} --C auto")
+        report_of.show_distances(estimated, next_command=f"fedcollab solve {out} --C auto")
 
 
 @click.command(
@@ -177,28 +173,20 @@ def train(
     **settings: Any,
 ) -> None:
     """Train a federated algorithm inside each coalition; models are saved as safetensors."""
-    from fedcollab.coalitions import Collaboration
-    from fedcollab.federation.prepare import federate
-    from fedcollab.progress import bar
-    from fedcollab.report.terminal import show_training
-    from fedcollab.training import train as run_training
-    from fedcollab.wire import Runtime
-
     ends = ("local", "global")
     groups: Any = coalitions if coalitions in ends else Collaboration.load(coalitions).coalitions
     names = None if coalitions in ends else [str(name) for members in groups for name in members]
     with options.open_source(scenario, clients, label, drop, on, names, journal=out) as (found, brought):
         settings = with_defaults(settings, brought)
         shape = {key: settings.pop(key) for key in ("scale", "test_share")}
-        if isinstance(found, Runtime):
-            adopt_schema(found, [out.parent.parent, *[Path(coalitions).parent] * (names is not None)])
-        federation = federate(found, **shape, seed=settings["seed"])
+        folders = [out.parent.parent, *[Path(coalitions).parent] * (names is not None)] if on is not None else []
+        present = adopted(found, folders, **shape, seed=settings["seed"])
         with bar("training", quiet=quiet or as_json) as progress:
-            result = run_training(federation, groups, run_dir=out, progress=progress, **settings)
+            result = training.train(present, groups, run_dir=out, progress=progress, **settings)
     if as_json:
         options.print_json(options.read_json(out / "training.json"))
     else:
-        show_training(result, out)
+        report_of.show_training(result, out)
 
 
 @click.command(epilog="Example:  fedcollab report runs/demo")
@@ -208,12 +196,8 @@ def train(
 @options.output
 def report(directory: Path, out: Path | None, figures: Path | None, as_json: bool, quiet: bool) -> None:
     """One HTML file to open, question and forward, from a run directory at whatever stage it is."""
-    page = write_report(directory, out)
-    drawn = []
-    if figures is not None:
-        from fedcollab.report import write_figures
-
-        drawn = list(write_figures(directory, figures))
+    page = report_of.write(directory, out)
+    drawn = [] if figures is None else list(report_of.write_figures(directory, figures))
     if as_json:
         options.print_json({"report": str(page), "figures": drawn})
     else:
@@ -222,88 +206,79 @@ def report(directory: Path, out: Path | None, figures: Path | None, as_json: boo
             click.echo(f"Figures: {len(drawn)} files in {figures}")
 
 
-def open_federation(clients: Iterable[ClientData], settings: dict[str, Any], *, quiet: bool = True) -> Runtime:
-    """Everything that can be wrong with names and data is found out here, before anything is written."""
-    from fedcollab.distances import METHODS
-    from fedcollab.errors import choose, number
-    from fedcollab.federation.prepare import federate
-    from fedcollab.progress import bar
-    from fedcollab.training import ALGORITHMS, MODELS
+def check_settings(settings: Mapping[str, Any]) -> None:
+    """Find out what is wrong with names and numbers before anything is computed or written.
 
-    choose("distance", settings["distance"], METHODS)
-    choose("algorithm", settings["algorithm"], ALGORITHMS)
-    choose("model", settings["model"], MODELS)
+    Parameters
+    ----------
+    settings : mapping
+        The options of `estimation` and `training`.
+    """
+    choose("distance", settings["distance"], distances.METHODS)
+    choose("algorithm", settings["algorithm"], training.ALGORITHMS)
+    choose("model", settings["model"], training.MODELS)
     number("lr", settings["lr"], above=0)
     for option in ("rounds", "batch_size", "local_epochs"):
         number(option, settings[option], at_least=1, whole=True)
-    encoder = settings.get("encoder", "none")
-    with bar("encoding", quiet=quiet or encoder == "none") as progress:
-        return federate(
-            clients,
-            scale=settings["scale"],
-            missing_indicators=settings["missing_indicators"],
-            test_share=settings["test_share"],
-            seed=settings["seed"],
-            encoder=encoder,
-            progress=progress,
-        )
-
-
-def begin_run(folder: Path, federation: Runtime, settings: dict[str, Any], *, resumed: bool) -> None:
-    """Write down what was asked of a federation and what it agreed on, for later stages and for the report.
-
-    Over silos a stage is a run of its own, so the folder is made stage by stage. What is resumed keeps the settings
-    that it was begun with, as the distances do.
-    """
-    from fedcollab.federation.adopt import said
-    from fedcollab.runs.directory import RunDirectory, command, now, versions
-
-    keep_schema(folder, federation)
-    store = RunDirectory(folder)
-    begun = resumed and store.has("run.json")
-    asked = {} if begun else {"settings": settings, "command": command(), "started": now(), "versions": versions()}
-    store.write_config({**asked, "clients": said(federation)})
-
-
-def keep_schema(folder: Path, federation: Runtime) -> None:
-    """What the federation agreed on, and a list of who was absent."""
-    from fedcollab.files import write_bytes
-
-    assert federation.schema is not None
-    federation.keep_journal(folder)
-    write_bytes(folder / "schema.json", (federation.schema.to_json() + "\n").encode())
-
-
-def adopt_schema(federation: Runtime, folders: list[Path]) -> None:
-    """Go on with the schema that the distances were estimated with, where a run directory has it."""
-    from fedcollab.federation.adopt import adopt, read_schema
-
-    found = [folder / "schema.json" for folder in folders if (folder / "schema.json").is_file()]
-    if found:
-        adopt(federation, read_schema(found[0]))
 
 
 def all_stages(
-    federation: Runtime, C: float | str, out: Path, settings: dict[str, Any], *, quiet: bool
+    clients: Sequence[ClientData], C: float | str, settings: Mapping[str, Any], start: Callable[[], Run], *, quiet: bool
 ) -> tuple[Fitted, dict[str, TrainingResult]]:
-    """Fit, then train alone, with everyone, and in the coalitions."""
-    from fedcollab.runs.pipeline import WAYS, FedCollab
+    """Fit, then train alone, with everyone, and in the coalitions.
 
-    keys = ("algorithm", "model", "rounds", "lr", "batch_size", "local_epochs")
-    training = {key: settings[key] for key in keys}
-    fitted = FedCollab(
+    Parameters
+    ----------
+    clients : sequence of ClientData
+        The clients.
+    C : float or "auto"
+        As in `FedCollab`.
+    settings : mapping
+        The options of `estimation` and `training`.
+    start : callable
+        Opens the run directory; called once the clients are known to fit together.
+    quiet : bool
+        No progress bars.
+    """
+    check_settings(settings)
+    encoder = settings.get("encoder", "none")
+    with bar("encoding", quiet=quiet or encoder == "none") as progress:
+        prepared = {key: settings[key] for key in ("scale", "missing_indicators", "test_share", "seed")}
+        clients_ready = federation.federate(clients, encoder=encoder, progress=progress, **prepared)
+    pipeline = FedCollab(
         C=C,
         distance=settings["distance"],
         distance_options=settings.get("distance_options", {}),
-        seed=settings["seed"],
-        run_dir=out,
+        run_dir=start(),
         quiet=quiet,
-    ).fit(federation)
+        seed=settings["seed"],
+    )
+    fitted = pipeline.fit(clients_ready)
+    keys = ("algorithm", "model", "rounds", "lr", "batch_size", "local_epochs")
+    asked = {key: settings[key] for key in keys}
     results = {}
     for way in WAYS:
-        plain = {**training, "algorithm": "fedavg"} if way == "local" else training
+        plain = {**asked, "algorithm": "fedavg"} if way == "local" else asked
         results[way] = fitted.train(way=way, **plain)
     return fitted, results
+
+
+def adopted(clients: list[ClientData] | Runtime, folders: Sequence[Path], **settings: Any) -> Federation:
+    """Prepare clients by the schema that the distances were estimated with, where a run directory has it.
+
+    Parameters
+    ----------
+    clients : list of ClientData or Runtime
+        The clients.
+    folders : sequence of Path
+        Where a schema.json may be.
+    **settings
+        As in `federate`, for where there is none.
+    """
+    found = [folder / "schema.json" for folder in folders if (folder / "schema.json").is_file()]
+    if not found:
+        return federation.federate(clients, **settings)
+    return federation.federate(clients, schema=data.Schema.load(found[0]))
 
 
 def with_defaults(settings: dict[str, Any], brought: dict[str, Any]) -> dict[str, Any]:
@@ -316,17 +291,8 @@ def with_defaults(settings: dict[str, Any], brought: dict[str, Any]) -> dict[str
     return merged
 
 
-def write_report(directory: Path, out: Path | None = None) -> Path:
-    """The page of a run."""
-    from fedcollab.report import write
-
-    return write(directory, out)
-
-
 def summary(fitted: Fitted, results: dict[str, TrainingResult], page: Path) -> dict[str, Any]:
     """The answer and what it gained, for programs."""
-    from fedcollab import metrics
-
     local = results["local"].reported
     collaboration = fitted.collaboration
     return {

@@ -6,6 +6,7 @@ a saved file explains itself without the matrix.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from fedcollab.coalitions.constraints import Constraints
 from fedcollab.coalitions.explain import Explanation, explain, name_position
 from fedcollab.coalitions.inputs import Floats, Labels
+from fedcollab.display import display
 from fedcollab.errors import InputError
 from fedcollab.files import read_json, write_json
 
@@ -75,17 +77,21 @@ class Collaboration:
 
     def plot(self) -> Any:
         """Each client's two terms against where it would be alone, as an Altair chart."""
-        from fedcollab.report.notebook import plot_collaboration
-
-        return plot_collaboration(self)
+        return display("plot_collaboration", self)
 
     def _repr_html_(self) -> str:
-        from fedcollab.report.notebook import collaboration_html
+        return str(display("collaboration_html", self))
 
-        return collaboration_html(self)
+    def save(self, path: str | Path, made: Mapping[str, Any] | None = None) -> None:
+        """Write the answer as a JSON file that explains itself.
 
-    def save(self, path: str | Path) -> None:
-        """Write the answer as a JSON file that explains itself."""
+        Parameters
+        ----------
+        path : str or Path
+            The file.
+        made : mapping, optional
+            What a run notes about settings and inputs.
+        """
         limits = self.constraints
         content = {
             "coalitions": self.coalitions,
@@ -108,7 +114,7 @@ class Collaboration:
             "pull": self.pull,
             "push": self.push,
         }
-        write_json(path, "collaboration", content)
+        write_json(path, "collaboration", content, made)
 
     @classmethod
     def load(cls, path: str | Path) -> Collaboration:

@@ -24,7 +24,7 @@ preferred to the widest one if it is at least a third as wide.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
 from typing import Any, overload
@@ -138,12 +138,20 @@ class CPath(Sequence[Segment]):
             "segments": [segment.as_dict() for segment in self.segments],
         }
 
-    def save(self, path: str | FilePath) -> None:
-        """Write the path as JSON."""
+    def save(self, path: str | FilePath, made: Mapping[str, Any] | None = None) -> None:
+        """Write the path as JSON.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file.
+        made : mapping, optional
+            What a run notes about settings and inputs.
+        """
         lines = [{"slope": part.slope, "intercept": part.intercept, "assignment": part.assignment} for part in self]
         content = self.as_dict()
         content["segments"] = [{**part, **line} for part, line in zip(content["segments"], lines, strict=True)]
-        write_json(path, "path", content)
+        write_json(path, "path", content, made)
 
     @classmethod
     def load(cls, path: str | FilePath) -> CPath:

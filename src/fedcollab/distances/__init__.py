@@ -10,9 +10,21 @@ from fedcollab.lazy import lazily
 if TYPE_CHECKING:
     from fedcollab.distances.check import EncoderCheck, check_encoder
     from fedcollab.distances.estimate import METHODS, estimate_distances
-    from fedcollab.distances.newcomer import estimate_newcomer
+    from fedcollab.distances.update import complete, measure, missing_pairs, pair_count, removed, renewed
 
-__all__ = ["METHODS", "Distances", "EncoderCheck", "check_encoder", "estimate_distances", "estimate_newcomer"]
+__all__ = [
+    "METHODS",
+    "Distances",
+    "EncoderCheck",
+    "check_encoder",
+    "complete",
+    "estimate_distances",
+    "measure",
+    "missing_pairs",
+    "pair_count",
+    "removed",
+    "renewed",
+]
 
 # PyTorch is imported when something is estimated, not when a saved `Distances` is read.
 __getattr__ = lazily(
@@ -22,6 +34,6 @@ __getattr__ = lazily(
         "METHODS": "estimate",
         "check_encoder": "check",
         "estimate_distances": "estimate",
-        "estimate_newcomer": "newcomer",
+        **dict.fromkeys(("complete", "measure", "missing_pairs", "pair_count", "removed", "renewed"), "update"),
     },
 )

@@ -13,7 +13,6 @@ of 1 - .05 / pairs (Bonferroni). Classifiers here are linear: where the samples 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import NormalDist
@@ -23,13 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcollab import files as artefact
-from fedcollab.data.client import ClientData
 from fedcollab.distances.estimate import estimate_distances
 from fedcollab.distances.result import Distances
 from fedcollab.errors import InputError
-from fedcollab.federation.prepare import federate
+from fedcollab.federation import Clients, federate
 from fedcollab.progress import Progress, silent
-from fedcollab.wire.runtime import Runtime
 
 Pairs = list[tuple[str, str]]
 
@@ -145,38 +142,45 @@ class EncoderCheck:
 
 
 def check_encoder(
-    clients: Iterable[ClientData] | Runtime,
+    clients: Clients,
     encoder: Any = None,
     *,
     seed: int = 0,
-    runtime: str = "vectorised",
-    device: str = "auto",
-    scale: str = "auto",
+    runtime: str | None = None,
+    device: str | None = None,
+    scale: str | None = None,
     progress: Progress = silent,
     **options: Any,
 ) -> EncoderCheck:
-    """Is this encoder blind, or does it see the wrong thing? Three estimates: D, H and T.
+    """Check whether an encoder is blind, or sees the wrong thing, by three estimates: D, H and T.
 
-    clients   ClientData, or a prepared federation (which keeps the encoder that it had)
-    encoder   as in `estimate_distances`; None: the federation's own
-    options   of `cross` and `hypothesis`: folds, rounds, cap, repeats, replicates
+    Parameters
+    ----------
+    clients : iterable of ClientData, Runtime or Federation
+        The clients; a federation keeps the encoder that it has.
+    encoder : str, torch.nn.Module, callable or None
+        As in `estimate_distances`; None: the federation's own.
+    seed, runtime, device, scale, progress
+        As in `estimate_distances`.
+    **options
+        Of `cross` and `hypothesis`: folds, rounds, cap, repeats, replicates.
+
+    Raises
+    ------
+    InputError
+        If there is no encoder to check.
     """
     federation = federate(clients, runtime=runtime, device=device, scale=scale, seed=seed)
-    assert federation.schema is not None
-    kept = federation.schema
-    wanted = encoder if encoder is not None else None if kept.encoding is None else kept.encoding.encoder
+    own = federation.schema.encoding
+    wanted = encoder if encoder is not None else None if own is None else own.encoder
     if wanted is None or wanted == "none":
         raise InputError(f"`encoder` (={encoder!r}) must be the encoder to check")
 
     def estimate(method: str, through: Any) -> Distances:
         return estimate_distances(federation, method=method, seed=seed, encoder=through, progress=progress, **options)
 
-    try:
-        seen, within = estimate("cross", wanted), estimate("hypothesis", wanted)
-        samples = estimate("hypothesis", "none")
-    finally:
-        federation.call_all("prepare", {"schema": kept.to_json()})
-        federation.schema = kept
+    seen, within = estimate("cross", wanted), estimate("hypothesis", wanted)
+    samples = estimate("hypothesis", "none")
     pairs = len(seen.names) * (len(seen.names) - 1) // 2
     return EncoderCheck(str(seen.settings["encoder"]), seen, within, samples, NormalDist().inv_cdf(1 - 0.05 / pairs))
 

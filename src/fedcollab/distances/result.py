@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedcollab import files as artefact
+from fedcollab.display import display
 from fedcollab.errors import InputError
 
 Floats = NDArray[np.float64]
@@ -107,8 +108,16 @@ class Distances:
             "privacy": private,
         }
 
-    def save(self, path: str | Path) -> None:
-        """Write JSON that a person can read; numbers keep six decimals."""
+    def save(self, path: str | Path, made: Mapping[str, Any] | None = None) -> None:
+        """Write JSON that a person can read; numbers keep six decimals.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file.
+        made : mapping, optional
+            What a run notes about settings and inputs.
+        """
         artefact.write_json(
             path,
             "distances",
@@ -125,6 +134,7 @@ class Distances:
                 "privacy": {name: dict(spent) for name, spent in self.privacy.items()},
                 "replicates": _rounded(self.replicates, 4),
             },
+            made,
         )
 
     @classmethod
@@ -149,14 +159,10 @@ class Distances:
 
     def plot(self, collaboration: Any = None) -> Any:
         """The matrix as an Altair chart, ordered by the coalitions where a collaboration is given."""
-        from fedcollab.report.notebook import plot_distances
-
-        return plot_distances(self, collaboration)
+        return display("plot_distances", self, collaboration)
 
     def _repr_html_(self) -> str:
-        from fedcollab.report.notebook import distances_html
-
-        return distances_html(self)
+        return str(display("distances_html", self))
 
     def __repr__(self) -> str:
         return f"Distances({len(self.names)} clients, method={self.method!r})"

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from fedcollab.lazy import lazily
 
 if TYPE_CHECKING:
-    from fedcollab.encoders.clients import encode_clients
-    from fedcollab.encoders.encoder import ENCODERS, Encoder, find, register_encoder
+    from fedcollab.encoders.encoder import ENCODERS, Encoder, find, name_encoder, register_encoder
+    from fedcollab.encoders.features import encoded, watched
 
-__all__ = ["ENCODERS", "Encoder", "encode_clients", "find", "register_encoder"]
+__all__ = ["ENCODERS", "Encoder", "encoded", "find", "name_encoder", "register_encoder", "watched"]
 
 # PyTorch is imported when something is encoded, not when a saved schema is read.
 __getattr__ = lazily(
@@ -18,8 +18,10 @@ __getattr__ = lazily(
     {
         "ENCODERS": "encoder",
         "Encoder": "encoder",
-        "encode_clients": "clients",
+        "encoded": "features",
         "find": "encoder",
+        "name_encoder": "encoder",
         "register_encoder": "encoder",
+        "watched": "features",
     },
 )

@@ -22,8 +22,7 @@ import numpy as np
 
 from fedcollab.encoders.encoder import Encoder, Floats, Watch
 from fedcollab.errors import InputError
-from fedcollab.files import write_bytes
-from fedcollab.folders import cache_folder
+from fedcollab.files import cache_folder, write_bytes
 
 MEMORY = 1 << 29
 GIGABYTES = 4.0

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from fedcollab.encoders.pixels import Pixels, channels_last, pooled
 from fedcollab.errors import InputError, number
-from fedcollab.folders import own_folder
+from fedcollab.files import own_folder
 
 FILE = "resnet18.safetensors"
 

@@ -1,48 +1,44 @@
-"""Stage 5: what to show to the partners. One HTML file from a run directory, and the same pictures as figures."""
+"""Stage 5: what to show to the partners. A page from a run directory, its pictures as figures, a terminal."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from fedcollab import files as artefact
-from fedcollab.errors import InputError
+from fedcollab.lazy import lazily
 
-__all__ = ["write", "write_figures"]
-
-
-def write(directory: str | Path, out: str | Path | None = None) -> Path:
-    """Write the report of a run directory, at whatever stage it is, and return where.
-
-    One self-contained file: it opens from disk, asks no network, and may be forwarded.
-    """
-    need_charts()
-    from fedcollab.report.document import render
+if TYPE_CHECKING:
+    from fedcollab.report.page import write, write_figures
     from fedcollab.report.run import read_run
+    from fedcollab.report.terminal import (
+        console,
+        show_demo_start,
+        show_distances,
+        show_run,
+        show_training,
+    )
+    from fedcollab.report.words import answer_sentence, coalition_line, range_of_names
 
-    run = read_run(directory)
-    page = run.directory / "report.html" if out is None else Path(out)
-    if page.is_dir():
-        page = page / "report.html"
-    artefact.write_bytes(page, render(run).encode())
-    return page
+__all__ = [
+    "answer_sentence",
+    "coalition_line",
+    "console",
+    "range_of_names",
+    "read_run",
+    "show_demo_start",
+    "show_distances",
+    "show_run",
+    "show_training",
+    "write",
+    "write_figures",
+]
 
-
-def write_figures(
-    directory: str | Path, folder: str | Path, formats: Sequence[str] = ("png", "svg", "pdf")
-) -> list[Path]:
-    """Write every picture that a run can show, in every format, and return where."""
-    need_charts()
-    from fedcollab.report.figures import save_figures
-    from fedcollab.report.run import read_run
-
-    return save_figures(read_run(directory), Path(folder), formats)
-
-
-def need_charts() -> None:
-    """Say how to get the optional packages where they are missing."""
-    from importlib.util import find_spec
-
-    missing = [name for name in ("altair", "vl_convert") if find_spec(name) is None]
-    if missing:
-        raise InputError(f"the pictures need {' and '.join(missing)}: pip install 'fedcollab[report]'")
+# Altair, Jinja and Rich are imported when something is shown.
+__getattr__ = lazily(
+    __name__,
+    {
+        "read_run": "run",
+        **dict.fromkeys(("answer_sentence", "coalition_line", "range_of_names"), "words"),
+        **dict.fromkeys(("console", "show_demo_start", "show_distances", "show_run", "show_training"), "terminal"),
+        **dict.fromkeys(("write", "write_figures"), "page"),
+    },
+)

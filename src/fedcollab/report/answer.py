@@ -11,14 +11,14 @@ from fedcollab.report.clients import ClientRow, weakest
 from fedcollab.report.words import coalition_line, figure, headline, range_of_names
 
 if TYPE_CHECKING:
-    from fedcollab.report.run import Run
+    from fedcollab.report.run import RunContents
 
 #: a mean stability below this asks for care
 CARE = 0.6
 
 
 def answer(
-    run: Run, rows: list[ClientRow], moved: dict[str, Any] | None, stable: Stability | None
+    run: RunContents, rows: list[ClientRow], moved: dict[str, Any] | None, stable: Stability | None
 ) -> dict[str, Any] | None:
     """The section's text; None where there are no coalitions yet."""
     collaboration = run.collaboration
@@ -45,7 +45,7 @@ def answer(
     }
 
 
-def _inside(run: Run, label: int) -> str:
+def _inside(run: RunContents, label: int) -> str:
     """How alike a coalition is inside, and how far the nearest other coalition."""
     assert run.collaboration is not None
     labels, matrix = run.collaboration.assignment, run.distances.matrix
@@ -56,7 +56,7 @@ def _inside(run: Run, label: int) -> str:
     return text + (f"; to the nearest other coalition: {min(others):.2f}" if others else "")
 
 
-def _why(run: Run, rows: list[ClientRow]) -> list[str]:
+def _why(run: RunContents, rows: list[ClientRow]) -> list[str]:
     assert run.collaboration is not None
     labels, matrix = run.collaboration.assignment, run.distances.matrix
     same = labels[:, None] == labels[None, :]
@@ -91,7 +91,7 @@ def _why(run: Run, rows: list[ClientRow]) -> list[str]:
     return lines
 
 
-def _sure(run: Run, rows: list[ClientRow], moved: dict[str, Any] | None, stable: Stability | None) -> list[str]:
+def _sure(run: RunContents, rows: list[ClientRow], moved: dict[str, Any] | None, stable: Stability | None) -> list[str]:
     collaboration = run.collaboration
     assert collaboration is not None
     C = figure(collaboration.C)
@@ -132,7 +132,7 @@ def _sure(run: Run, rows: list[ClientRow], moved: dict[str, Any] | None, stable:
     return lines
 
 
-def _stable(run: Run, found: Stability) -> str:
+def _stable(run: RunContents, found: Stability) -> str:
     """What resampled distances would have said."""
     least, mean = int(np.argmin(found.same)), float(found.same.mean())
     text = (

@@ -9,12 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import altair as alt
 import numpy as np
 from numpy.typing import NDArray
 
 from fedcollab.distances import Distances
+from fedcollab.errors import InputError
 from fedcollab.report import theme
+
+try:
+    import altair as alt
+except ImportError:
+    raise InputError("the pictures need altair: pip install 'fedcollab[report]'") from None
 
 Chart = alt.Chart | alt.LayerChart | alt.FacetChart
 Rows = list[dict[str, Any]]

@@ -14,7 +14,7 @@ from fedcollab.report.words import figure
 if TYPE_CHECKING:
     from fedcollab.coalitions import Collaboration
     from fedcollab.coalitions.explain import Choice, Explanation
-    from fedcollab.report.run import Run
+    from fedcollab.report.run import RunContents
 
 #: differences below this share of a bound read as "the same"
 SAME = 0.005
@@ -53,7 +53,7 @@ class ClientRow:
         return self.accuracy - self.accuracy_alone
 
 
-def steadiness(run: Run) -> Stability | None:
+def steadiness(run: RunContents) -> Stability | None:
     """How often resampled distances give the same partners, where the distances carry replicates."""
     draws, collaboration = run.distances.replicates, run.collaboration
     if draws is None or collaboration is None or len(run.names) < 2:
@@ -62,7 +62,7 @@ def steadiness(run: Run) -> Stability | None:
     return stability(run.distances, collaboration, replicates=draws[:most], restarts=RESTARTS)
 
 
-def client_rows(run: Run, stable: Stability | None = None) -> list[ClientRow]:
+def client_rows(run: RunContents, stable: Stability | None = None) -> list[ClientRow]:
     """One row a client, in the order of the coalitions."""
     collaboration = run.collaboration
     if collaboration is None:

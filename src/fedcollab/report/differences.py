@@ -9,7 +9,7 @@ import numpy as np
 from fedcollab import files as artefact
 
 if TYPE_CHECKING:
-    from fedcollab.report.run import Run
+    from fedcollab.report.run import RunContents
 
 TELL = (
     "It was estimated without moving any sample: a small model, trained by both clients together, tries to tell whose "
@@ -34,7 +34,7 @@ TABLE = 24
 BINS = 25
 
 
-def distance_words(run: Run) -> dict[str, Any]:
+def distance_words(run: RunContents) -> dict[str, Any]:
     """The section's text: how distances were had, what stands out, and captions."""
     distances = run.distances
     matrix, names = distances.matrix, run.names
@@ -73,7 +73,7 @@ def distance_words(run: Run) -> dict[str, Any]:
     }
 
 
-def encoder_facts(run: Run) -> list[str]:
+def encoder_facts(run: RunContents) -> list[str]:
     """Through which encoder images were compared, and what `fedcollab check-encoder` said of it."""
     encoder = run.distances.settings.get("encoder")
     if encoder is None:
@@ -89,7 +89,7 @@ def encoder_facts(run: Run) -> list[str]:
     return facts
 
 
-def _distance_table(run: Run) -> list[tuple[str, list[str]]]:
+def _distance_table(run: RunContents) -> list[tuple[str, list[str]]]:
     distances = run.distances
     table = []
     for i, name in enumerate(run.names):
@@ -103,7 +103,7 @@ def _distance_table(run: Run) -> list[tuple[str, list[str]]]:
     return table
 
 
-def spread_rows(run: Run) -> list[dict[str, Any]]:
+def spread_rows(run: RunContents) -> list[dict[str, Any]]:
     """How many pairs lie at each distance, inside coalitions and between them."""
     matrix, labels = run.distances.matrix, None if run.collaboration is None else run.collaboration.assignment
     upper = np.triu(run.distances.observed, 1)
@@ -124,13 +124,13 @@ def spread_rows(run: Run) -> list[dict[str, Any]]:
     return rows
 
 
-def quantity_rows(run: Run, place: dict[str, int]) -> list[dict[str, Any]]:
+def quantity_rows(run: RunContents, place: dict[str, int]) -> list[dict[str, Any]]:
     """Training samples of each client."""
     pairs = zip(run.names, run.distances.quantities.tolist(), strict=True)
     return [{"name": name, "place": place[name], "samples": samples} for name, samples in pairs]
 
 
-def label_rows(run: Run, place: dict[str, int]) -> tuple[list[dict[str, Any]], list[str]]:
+def label_rows(run: RunContents, place: dict[str, int]) -> tuple[list[dict[str, Any]], list[str]]:
     """Each client's label shares, and the labels that are drawn: all, or those that differ most between clients."""
     said = run.config.get("clients", {})
     counts = {name: said[name].get("label_counts") or {} for name in run.names if name in said}

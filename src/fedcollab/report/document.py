@@ -18,7 +18,7 @@ from fedcollab.report.clients import client_rows, steadiness
 from fedcollab.report.differences import distance_words
 from fedcollab.report.facts import cost_facts, next_commands, setting_facts
 from fedcollab.report.pictures import pictures
-from fedcollab.report.run import Run
+from fedcollab.report.run import RunContents
 from fedcollab.report.slider import packed, slider
 from fedcollab.report.words import figure
 from fedcollab.wire.absence import words
@@ -33,7 +33,7 @@ SECTIONS = (
 )
 
 
-def render(run: Run) -> str:
+def render(run: RunContents) -> str:
     """The whole page as text."""
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
     template = environment.from_string(_file("page.html"))
@@ -144,7 +144,7 @@ def _slider_words(moved: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _trained(run: Run) -> dict[str, Any] | None:
+def _trained(run: RunContents) -> dict[str, Any] | None:
     if not run.results:
         return None
     waiting = [
@@ -162,7 +162,7 @@ def _trained(run: Run) -> dict[str, Any] | None:
     }
 
 
-def _specs(run: Run, moved: dict[str, Any] | None) -> dict[str, Any]:
+def _specs(run: RunContents, moved: dict[str, Any] | None) -> dict[str, Any]:
     """Every chart of the page by the id of its place."""
     made = pictures(run, moved, live=True)
     return {key: {**chart.to_dict(), "config": theme.config()} for key, chart in made.items()}

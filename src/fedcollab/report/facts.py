@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fedcollab.report.run import Run
+    from fedcollab.report.run import RunContents
 
 Facts = list[tuple[str, str]]
 
 
-def setting_facts(run: Run) -> Facts:
+def setting_facts(run: RunContents) -> Facts:
     """What was asked, and by which methods it was answered."""
     facts = [("Clients", str(len(run.names))), ("Distances", f"method {run.distances.method}")]
     if run.collaboration is not None:
@@ -21,7 +21,7 @@ def setting_facts(run: Run) -> Facts:
     return facts
 
 
-def cost_facts(run: Run) -> Facts:
+def cost_facts(run: RunContents) -> Facts:
     """What crossed the wire, how long training took, when, and with which versions."""
     facts = [(f"Distances: {_words(key)}", _amount(key, value)) for key, value in run.distances.cost.items()]
     for way, result in run.results.items():
@@ -31,7 +31,7 @@ def cost_facts(run: Run) -> Facts:
     return facts + [(f"Version of {name}", str(value)) for name, value in run.config.get("versions", {}).items()]
 
 
-def next_commands(run: Run) -> dict[str, str]:
+def next_commands(run: RunContents) -> dict[str, str]:
     """What to run for the stages that are missing."""
     again = run.config.get("command")
     return {

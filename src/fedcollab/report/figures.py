@@ -11,7 +11,7 @@ from fedcollab.errors import choose
 from fedcollab.report import theme
 from fedcollab.report.charts import Chart
 from fedcollab.report.pictures import pictures
-from fedcollab.report.run import Run
+from fedcollab.report.run import RunContents
 from fedcollab.report.slider import slider
 
 FORMATS = {"png": "png", "svg": "svg", "pdf": "pdf"}
@@ -19,7 +19,7 @@ FORMATS = {"png": "png", "svg": "svg", "pdf": "pdf"}
 WIDTH, SIDE = 620, 420
 
 
-def save_figures(run: Run, folder: Path, formats: Sequence[str]) -> list[Path]:
+def save_figures(run: RunContents, folder: Path, formats: Sequence[str]) -> list[Path]:
     """Write NAME.FORMAT for every picture, black on white."""
     for kind in formats:
         choose("formats", kind, FORMATS)

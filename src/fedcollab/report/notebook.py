@@ -1,28 +1,24 @@
-"""How results look in a notebook: a small table, and a chart from `.plot()`."""
+"""How results look in a notebook: a small table. Their charts are in `plots`."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 from markupsafe import Markup, escape
 
-from fedcollab.report.words import answer, coalition_line, range_of_names
+from fedcollab.coalitions import Collaboration
+from fedcollab.distances import Distances
+from fedcollab.report.words import answer_sentence, coalition_line, range_of_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from fedcollab.coalitions import Collaboration
-    from fedcollab.distances import Distances
-    from fedcollab.report.charts import Chart
     from fedcollab.training import TrainingResult
 
 #: a matrix is shown as a table up to this many clients
 TABLE = 12
 #: coalitions that are listed
 LISTED = 20
-#: width of a chart and side of a matrix, in pixels
-WIDTH, SIDE = 560, 380
 
 
 def distances_html(distances: Distances) -> str:
@@ -41,12 +37,12 @@ def distances_html(distances: Distances) -> str:
 
 def collaboration_html(collaboration: Collaboration) -> str:
     """The answer in a sentence, and the coalitions."""
-    names = _names(collaboration)
+    names = client_names(collaboration)
     quantities = dict(zip(names, collaboration.quantities.astype(int).tolist(), strict=True))
     groups = [[str(member) for member in members] for members in collaboration.coalitions]
     rows = [(str(number), [coalition_line(members, quantities)]) for number, members in enumerate(groups[:LISTED], 1)]
     more = f"and {len(groups) - LISTED} more coalitions" if len(groups) > LISTED else ""
-    return _page(answer(collaboration, names), _table(["coalition", "clients"], rows) + escape(more))
+    return _page(answer_sentence(collaboration, names), _table(["coalition", "clients"], rows) + escape(more))
 
 
 def training_html(result: TrainingResult) -> str:
@@ -60,47 +56,8 @@ def training_html(result: TrainingResult) -> str:
     return _page(title, _table(["coalition", "accuracy"], rows))
 
 
-def plot_distances(distances: Distances, collaboration: Collaboration | None = None) -> Chart:
-    """The matrix, ordered by the coalitions where they are given."""
-    from fedcollab.report import charts
-
-    labels = None if collaboration is None else collaboration.assignment
-    return _styled(charts.matrix(distances, labels).properties(width=SIDE, height=SIDE))
-
-
-def plot_collaboration(collaboration: Collaboration) -> Chart:
-    """Each client's bound in two parts, against where it would be alone."""
-    from fedcollab.report import charts
-
-    names = _names(collaboration)
-    rows = charts.bar_rows(
-        names, collaboration.assignment, collaboration.terms, collaboration.C / np.sqrt(collaboration.quantities)
-    )
-    return _styled(charts.bounds(rows, len(names)).properties(width=WIDTH, height=240))
-
-
-def plot_training(result: TrainingResult) -> Chart:
-    """Each client's accuracy, in the order of the coalitions."""
-    from fedcollab.report import charts
-
-    rank = charts.ordering(result.assignment)[1]
-    rows = [
-        {"name": name, "place": rank[i], "way": "in coalitions", "accuracy": float(value)}
-        for i, (name, value) in enumerate(zip(result.names, result.reported, strict=True))
-        if np.isfinite(value)
-    ]
-    return _styled(charts.gains(rows, len(rows)).properties(width=WIDTH, height=240))
-
-
-def _styled(chart: Chart) -> Chart:
-    from fedcollab.report import theme
-
-    settings = {key: value for key, value in theme.config(theme.PRINT_INK).items() if value is not None}
-    styled: Chart = chart.configure(**(settings | {"background": "white"}))
-    return styled
-
-
-def _names(collaboration: Collaboration) -> list[str]:
+def client_names(collaboration: Collaboration) -> list[str]:
+    """Return the clients' names, or their positions where they have none."""
     return [str(name) for name in (collaboration.names or range(len(collaboration.assignment)))]
 
 

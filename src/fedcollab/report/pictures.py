@@ -8,13 +8,13 @@ import numpy as np
 
 from fedcollab.report import charts, trained
 from fedcollab.report.differences import label_rows, quantity_rows, spread_rows
-from fedcollab.report.run import Run
+from fedcollab.report.run import RunContents
 
 if TYPE_CHECKING:
     from fedcollab.coalitions import Collaboration
 
 
-def pictures(run: Run, moved: dict[str, Any] | None, *, live: bool) -> dict[str, charts.Chart]:
+def pictures(run: RunContents, moved: dict[str, Any] | None, *, live: bool) -> dict[str, charts.Chart]:
     """Charts by name; `live` ones take their data from the page's script."""
     count = len(run.names)
     labels = np.zeros(count, dtype=np.int64) if run.collaboration is None else run.collaboration.assignment

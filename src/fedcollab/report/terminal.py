@@ -12,8 +12,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedcollab import metrics
-from fedcollab.report.run import WAYS
-from fedcollab.report.words import answer, coalition_line, range_of_names
+from fedcollab.report.words import answer_sentence, coalition_line, range_of_names
+from fedcollab.runs.run import WAYS
 from fedcollab.wire import absence
 from fedcollab.wire.absence import words
 
@@ -47,7 +47,7 @@ def show_run(fitted: Fitted, results: Mapping[str, TrainingResult], page: Path, 
     shown = console()
     collaboration = fitted.collaboration
     quantities = dict(zip(fitted.distances.names, fitted.distances.quantities.tolist(), strict=True))
-    shown.print(f"\n[bold]{escape(answer(collaboration, fitted.distances.names))}[/bold]")
+    shown.print(f"\n[bold]{escape(answer_sentence(collaboration, fitted.distances.names))}[/bold]")
     for number, members in enumerate(collaboration.coalitions, 1):
         shown.print(f"  {number}. {escape(coalition_line(members, quantities))}")
     shown.print()

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcollab.report.run import WAYS, Run
+from fedcollab import metrics
+from fedcollab.report.run import RunContents
+from fedcollab.runs.run import WAYS
 
 if TYPE_CHECKING:
     from fedcollab.training import TrainingResult
@@ -19,7 +21,7 @@ POINTS = 80
 PICTURES = 8
 
 
-def gain_rows(run: Run, place: dict[str, int]) -> list[dict[str, Any]]:
+def gain_rows(run: RunContents, place: dict[str, int]) -> list[dict[str, Any]]:
     """Accuracy of every client by every way of training."""
     rows = []
     for way in run.results:
@@ -29,16 +31,14 @@ def gain_rows(run: Run, place: dict[str, int]) -> list[dict[str, Any]]:
     return rows
 
 
-def accuracy(run: Run, way: str) -> NDArray[np.float64]:
+def accuracy(run: RunContents, way: str) -> NDArray[np.float64]:
     """Each client's accuracy, NaN where it was not trained that way."""
     values = run.accuracy(way)
     return np.full(len(run.names), np.nan) if values is None else values
 
 
-def summary_rows(run: Run) -> list[dict[str, Any]]:
+def summary_rows(run: RunContents) -> list[dict[str, Any]]:
     """Mean and worst accuracy, IPR and RSD of every way of training."""
-    from fedcollab import metrics
-
     local = run.accuracy("local")
     rows = []
     for way in run.results:
@@ -57,10 +57,8 @@ def summary_rows(run: Run) -> list[dict[str, Any]]:
     return rows
 
 
-def verdict_rows(run: Run) -> list[str]:
+def verdict_rows(run: RunContents) -> list[str]:
     """A sentence for every client, where both ends are known."""
-    from fedcollab import metrics
-
     ours, local = run.accuracy("coalitions"), run.accuracy("local")
     if ours is None or local is None:
         return []
@@ -69,7 +67,7 @@ def verdict_rows(run: Run) -> list[str]:
     return metrics.verdicts(names, ours[both], local[both], None if everyone is None else everyone[both])
 
 
-def sentence(run: Run) -> str:
+def sentence(run: RunContents) -> str:
     """What training gave, in a sentence or two."""
     local, everyone, ours = (run.accuracy(way) for way in ("local", "global", "coalitions"))
     count = len(run.names)
@@ -93,7 +91,7 @@ def sentence(run: Run) -> str:
     return " ".join(parts)
 
 
-def curve_rows(run: Run) -> list[dict[str, Any]]:
+def curve_rows(run: RunContents) -> list[dict[str, Any]]:
     """For each coalition that gets a picture: its number and the mean accuracy of its clients by round and way."""
     groups = _groups(run)
     known = {way: _by_client(result) for way, result in run.results.items()}
@@ -121,7 +119,7 @@ def domain(pictures: list[dict[str, Any]]) -> list[float]:
     return [max(0.0, min(values) - 0.02), min(1.0, max(values) + 0.02)]
 
 
-def _groups(run: Run) -> list[tuple[int, list[str]]]:
+def _groups(run: RunContents) -> list[tuple[int, list[str]]]:
     if run.collaboration is not None:
         labels = run.collaboration.assignment
         return [

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from fedcollab.coalitions import Collaboration
 
 
-def answer(collaboration: Collaboration, names: Sequence[str]) -> str:
+def answer_sentence(collaboration: Collaboration, names: Sequence[str]) -> str:
     """Who should train with whom, and how sure, in a sentence.
 
     Ends of the scale have words of their own: everyone together, everyone alone.

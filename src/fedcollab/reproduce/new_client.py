@@ -89,7 +89,7 @@ def compute(settings: Mapping[str, Any], desk: Desk) -> Result:
     from fedcollab.distances import estimate_distances
     from fedcollab.federation.adopt import with_client
     from fedcollab.runs.membership import State, Training, join
-    from fedcollab.runs.membership.retrain import retrain
+    from fedcollab.runs.membership.retraining import retrain
     from fedcollab.training import TrainingResult, train
 
     seed, after = settings["seed"], settings["late_rounds"]

@@ -1,158 +1,195 @@
-"""The five stages in a page: `FedCollab(...).fit(clients)`, then `.train()`.
+"""The stages in a page: `FedCollab(...).fit(clients)`, then `.train()`.
 
 clients ──▶ distances ──▶ coalitions ──▶ training ──▶ report
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fedcollab import files as artefact
-from fedcollab.data.client import ClientData
-from fedcollab.federation.prepare import federate
+from fedcollab import distances as distances_of
+from fedcollab import training
 from fedcollab.coalitions import Collaboration, CPath, c_path, solve
-from fedcollab.distances import Distances, estimate_distances
-from fedcollab.distances.complete import complete, missing_pairs
+from fedcollab.data.client import ClientData
+from fedcollab.distances import Distances
 from fedcollab.errors import InputError, number
-from fedcollab.runs.membership import Joining, State, Training, keep_joining, open_results, recover
-from fedcollab.runs.membership import join
-from fedcollab.federation.adopt import adopt, read_schema, said, with_client
+from fedcollab.federation import Clients, Federation, describe_clients, federate, with_client
 from fedcollab.progress import Progress, bar
-from fedcollab.wire import Runtime
-from fedcollab.runs.directory import RunDirectory
-from fedcollab.training import TrainingResult, train
-
-WAYS = ("local", "global", "coalitions")
+from fedcollab.runs import membership
+from fedcollab.runs.run import WAYS, Run
 
 
 @dataclass(frozen=True)
 class FedCollab:
     """Who should train with whom: settings of the stages, and `fit` to run them.
 
-    C               weight of the generalisation term; "auto" takes the C that the path over C suggests
-    distance        method of `estimate_distances`
-    encoder         through which distances see images (see `estimate_distances`); training sees the images themselves
-    seed            everything random is derived from it
-    run_dir         where every stage leaves its artefact; a stage that is there already is not computed again
-    quiet           no progress bars
+    Parameters
+    ----------
+    C : float or "auto"
+        Weight of the generalisation term; "auto" takes the C that the path over C suggests.
+    distance : str
+        Method of `estimate_distances`.
+    seed : int
+        Everything random is derived from it.
+    runtime, device, scale, missing_indicators, test_share
+        How the clients are prepared; as in `fedcollab.federation.federate`.
+    encoder : str, torch.nn.Module, callable or None
+        Through which distances see images (see `estimate_distances`); training sees the images themselves.
+    distance_options, solve_options : dict
+        Further settings of `estimate_distances` and of `solve`.
+    run_dir : str, Path or Run, optional
+        Where every stage leaves its artefact. A stage that was made with the same settings and data is not computed
+        again; one that was made with others is set aside and computed again.
+    quiet : bool
+        No progress bars.
     """
 
     C: float | str = "auto"
     distance: str = "auto"
     seed: int = 0
-    runtime: str = "vectorised"
-    device: str = "auto"
-    scale: str = "auto"
+    runtime: str | None = None
+    device: str | None = None
+    scale: str | None = None
     encoder: Any = None
-    missing_indicators: bool = False
-    test_share: float = 0.2
+    missing_indicators: bool | None = None
+    test_share: float | None = None
     distance_options: dict[str, Any] = field(default_factory=dict)
     solve_options: dict[str, Any] = field(default_factory=dict)
-    run_dir: str | Path | None = None
+    run_dir: str | Path | Run | None = None
     quiet: bool = True
 
     def __post_init__(self) -> None:
         if self.C != "auto":
             number("C", self.C, above=0)
 
-    def fit(self, clients: Iterable[ClientData] | Runtime) -> Fitted:
-        """Estimate the distances and solve for the coalitions."""
-        clients = clients if isinstance(clients, Runtime) else list(clients)
-        with bar("encoding", quiet=self.quiet or self.encoder in (None, "none")) as progress:
-            federation = federate(
-                clients,
-                runtime=self.runtime,
-                device=self.device,
-                scale=self.scale,
-                missing_indicators=self.missing_indicators,
-                test_share=self.test_share,
-                seed=self.seed,
-                encoder=self.encoder,
-                progress=progress,
-            )
-        store = RunDirectory(self.run_dir) if self.run_dir is not None else None
-        if store is not None:
-            self._begin(store, federation)
-        with bar("distances", quiet=self.quiet) as progress:
-            distances = self._stage(store, "distances.json", Distances, lambda: self._estimate(federation, progress))
-            distances = self._completed(store, distances, federation, progress)
-        here = {*federation.names, *federation.left_out}
-        if not set(federation.names) <= set(distances.names) <= here:
-            differing = sorted(set(distances.names) ^ here)
-            raise InputError(
-                f"`run_dir` (={str(self.run_dir)!r}) is about other clients ({differing[0]!r} is on one side only); "
-                "to take clients in or out of a run: join, leave"
-            )
-        with bar("coalitions for every C", quiet=self.quiet):
-            path = self._stage(store, "path.json", CPath, lambda: c_path(distances, **self._path_options()))
-        C = path.suggested.C if self.C == "auto" else float(self.C)
-        collaboration = self._stage(
-            store,
-            "collaboration.json",
-            Collaboration,
-            lambda: solve(distances, C=C, seed=self.seed, **self.solve_options),
-        )
-        return Fitted(self, federation, distances, path, collaboration)
+    @property
+    def run(self) -> Run | None:
+        """The run that the stages are kept in, if there is one."""
+        return self.run_dir if self.run_dir is None or isinstance(self.run_dir, Run) else Run(self.run_dir)
 
-    @staticmethod
-    def _begin(store: RunDirectory, federation: Runtime) -> None:
-        """Write down what the clients are; a run that goes on keeps the schema it began with."""
-        recover(store)
-        federation.keep_journal(store.path)
-        if store.has("schema.json"):
-            schema = read_schema(store.file("schema.json"))
-            if schema != federation.schema:
-                adopt(federation, schema)
-        elif federation.schema is not None:
-            artefact.write_bytes(store.file("schema.json"), (federation.schema.to_json() + "\n").encode())
-        if not store.has("distances.json"):
-            store.write_config({"clients": said(federation), "absent": sorted(federation.left_out)})
+    def fit(self, clients: Clients) -> Fitted:
+        """Estimate the distances and solve for the coalitions.
 
-    @staticmethod
-    def _completed(
-        store: RunDirectory | None, distances: Distances, federation: Runtime, progress: Progress
-    ) -> Distances:
-        """Pairs that were missing because a client was absent, measured now that it is back.
+        Parameters
+        ----------
+        clients : iterable of ClientData, Runtime or Federation
+            The clients.
 
-        What was made of the incomplete matrix is set aside, and made again.
+        Raises
+        ------
+        InputError
+            If the clients' data do not fit together, or the run directory is about other clients.
         """
-        if store is None:
-            return distances
-        expected = {*distances.names, *store.config().get("absent", [])} if store.has("run.json") else set()
-        back = [name for name in federation.names if name in expected]
-        if set(back) != set(federation.names) or not missing_pairs(distances, back):
-            return distances
-        whole = complete(distances, federation, progress)
-        if np.array_equal(whole.observed, distances.observed):
-            return distances
-        store.set_aside("training", "collaboration.json", "path.json", "distances.json")
-        whole.save(store.file("distances.json"))
-        store.write_config({"clients": said(federation), "absent": sorted(federation.left_out)})
-        return whole
+        federation = self._federate(clients)
+        run = self.run
+        if run is None:
+            with self._bar("distances") as progress:
+                distances = self._estimate(federation, progress)
+            with self._bar("coalitions for every C"):
+                path = c_path(distances, **self._path_options())
+            return Fitted(self, federation, distances, path, self._solve(distances, path))
+        described = run.begin(federation, self._prepared())
+        clients_now = {name: reply["fingerprint"] for name, reply in described.items()}
+        with self._bar("distances") as progress:
+            made = {
+                "settings": {"distance": self.distance, "seed": self.seed, "options": self.distance_options},
+                "inputs": {"schema.json": run.digest("schema.json"), "clients": clients_now},
+            }
+            estimate = partial(self._estimate, federation, progress)
+            distances = run.stage(
+                "distances.json", Distances.load, made, lambda: _saved(estimate(), run, "distances.json", made)
+            )
+            distances = self._completed(run, distances, federation, made, progress)
+        self._check_clients(distances, federation)
+        inputs = {"distances.json": run.digest("distances.json")}
+        with self._bar("coalitions for every C"):
+            made = {"settings": {"seed": self.seed, **self._path_options()}, "inputs": inputs}
+            path = run.stage(
+                "path.json",
+                CPath.load,
+                made,
+                lambda: _saved(c_path(distances, **self._path_options()), run, "path.json", made),
+            )
+        asked = {"settings": {"C": self.C, "seed": self.seed, **self.solve_options}, "inputs": inputs}
+        collaboration = run.stage(
+            "collaboration.json",
+            Collaboration.load,
+            asked,
+            lambda: _saved(self._solve(distances, path), run, "collaboration.json", asked),
+        )
+        return Fitted(self, federation, distances, path, collaboration, clients_now)
 
-    def _estimate(self, federation: Runtime, progress: Progress) -> Distances:
-        return estimate_distances(
+    def _federate(self, clients: Clients) -> Federation:
+        """Prepare the clients; a run that goes on keeps the schema that it began with."""
+        run, prepared = self.run, self._prepared()
+        if run is not None and run.has("schema.json") and run.prepared(prepared) == prepared:
+            schema = run.schema()
+            if isinstance(clients, Federation):
+                return clients if clients.schema == schema else federate(clients.runtime, schema=schema)
+            given: dict[str, Any] = {"schema": schema}
+        elif isinstance(clients, Federation):
+            given = {"encoder": self.encoder}
+        else:
+            keys = ("scale", "missing_indicators", "test_share", "seed", "encoder")
+            given = {key: getattr(self, key) for key in keys}
+        with bar("encoding", quiet=self.quiet or self.encoder in (None, "none")) as progress:
+            return federate(clients, runtime=self.runtime, device=self.device, progress=progress, **given)
+
+    def _prepared(self) -> dict[str, Any]:
+        encoder = self.encoder if self.encoder is None or isinstance(self.encoder, str) else repr(self.encoder)
+        keys = ("scale", "missing_indicators", "test_share", "seed")
+        return {**{key: getattr(self, key) for key in keys}, "encoder": None if encoder == "none" else encoder}
+
+    def _estimate(self, federation: Federation, progress: Progress) -> Distances:
+        return distances_of.estimate_distances(
             federation, method=self.distance, seed=self.seed, progress=progress, **self.distance_options
         )
+
+    def _solve(self, distances: Distances, path: CPath) -> Collaboration:
+        C = path.suggested.C if self.C == "auto" else float(self.C)
+        return solve(distances, C=C, seed=self.seed, **self.solve_options)
 
     def _path_options(self) -> dict[str, Any]:
         return {key: value for key, value in self.solve_options.items() if key not in ("method", "restarts")}
 
+    def _check_clients(self, distances: Distances, federation: Federation) -> None:
+        here = {*federation.names, *federation.left_out}
+        if not set(federation.names) <= set(distances.names) <= here:
+            differing = sorted(set(distances.names) ^ here)
+            assert self.run is not None
+            raise InputError(
+                f"`run_dir` (={str(self.run.path)!r}) is about other clients ({differing[0]!r} is on one side only); "
+                "to take clients in or out of a run: join, leave"
+            )
+
     @staticmethod
-    def _stage(store: RunDirectory | None, name: str, kind: Any, compute: Callable[[], Any]) -> Any:
-        """What the stage left in the run directory, or what it computes now."""
-        if store is not None and store.has(name):
-            return kind.load(store.file(name))
-        value = compute()
-        if store is not None:
-            value.save(store.file(name))
-        return value
+    def _completed(
+        run: Run, distances: Distances, federation: Federation, made: Mapping[str, Any], progress: Progress
+    ) -> Distances:
+        """Measure the pairs that were missing because a client was absent, now that it is back.
+
+        What was made of the incomplete matrix is set aside, and made again.
+        """
+        expected = {*distances.names, *run.config().get("absent", [])}
+        if not set(federation.names) <= expected or not distances_of.missing_pairs(distances, federation.names):
+            return distances
+        whole = distances_of.complete(distances, federation, progress)
+        if np.array_equal(whole.observed, distances.observed):
+            return distances
+        run.set_aside("training", "collaboration.json", "path.json", "distances.json")
+        whole.save(run.file("distances.json"), made)
+        run.write_config({"clients": describe_clients(federation), "absent": sorted(federation.left_out)})
+        return whole
+
+    def _bar(self, description: str) -> AbstractContextManager[Progress]:
+        return bar(description, quiet=self.quiet)
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,58 +200,98 @@ class Fitted:
     """
 
     settings: FedCollab
-    federation: Runtime
+    federation: Federation
     distances: Distances
     path: CPath | None
     collaboration: Collaboration
+    fingerprints: Mapping[str, str | None] = field(default_factory=dict)
 
     def train(
-        self, algorithm: str = "fedavg", model: str = "mlp", *, way: str = "coalitions", **options: Any
-    ) -> TrainingResult:
-        """Train inside the coalitions, or ("local", "global") the two ends that they are compared to."""
+        self, algorithm: str = "fedavg", model: Any = "mlp", *, way: str = "coalitions", **options: Any
+    ) -> training.TrainingResult:
+        """Train inside the coalitions, or the two ends that they are compared to.
+
+        Parameters
+        ----------
+        algorithm, model
+            As in `fedcollab.train`.
+        way : str
+            "coalitions", "local" (each alone) or "global" (everyone together).
+        **options
+            Further settings of `fedcollab.train`.
+
+        Raises
+        ------
+        InputError
+            If `way` is none of these, or a setting is out of range.
+        """
         if way not in WAYS:
             raise InputError(f"`way` (={way!r}) must be one of: {', '.join(WAYS)}")
         coalitions = self.collaboration.coalitions if way == "coalitions" else way
-        folder = None if self.settings.run_dir is None else Path(self.settings.run_dir) / "training" / way
-        if folder is not None and (folder / "training.json").exists():
-            return TrainingResult.load(folder / "training.json")
+        settings = {"algorithm": algorithm, "seed": self.settings.seed, **options}
         words = {"coalitions": "training in coalitions", "local": "training alone", "global": "training with everyone"}
         with self._bar(words[way]) as progress:
-            return train(
-                self.federation,
-                coalitions,
-                algorithm,
-                model,
-                **{"seed": self.settings.seed, "run_dir": folder, "progress": progress, **options},
+            compute = partial(
+                training.train, self.federation, coalitions, model=model, **{"progress": progress, **settings}
+            )
+            run = self.settings.run
+            if run is None:
+                return compute()
+            told = ("progress", "callbacks")
+            plain = {key: value for key, value in settings.items() if key not in told}
+            made = {
+                "settings": {**plain, "model": training.name_model(model)},
+                "inputs": {
+                    "schema.json": run.digest("schema.json"),
+                    "clients": dict(self.fingerprints),
+                    "coalitions": coalitions,
+                },
+            }
+            folder = f"training/{way}"
+            return run.stage(
+                f"{folder}/training.json",
+                training.TrainingResult.load,
+                made,
+                lambda: compute(run_dir=run.file(folder), made=made),
             )
 
     def join(
         self,
         client: ClientData,
         *,
-        trained: TrainingResult | None = None,
+        trained: training.TrainingResult | None = None,
         retrain: bool = False,
         rounds: int | None = None,
-    ) -> Joining:
+    ) -> membership.Joining:
         """Take a new client in: its distances alone are estimated, and the coalition that it joins trains on.
 
-        trained   what to train on from; without it, what the run directory holds, else nothing is trained
-        retrain   train the coalition from new weights instead of from its saved model
-        rounds    of that training; a fifth of the run's where it goes on from a saved model
+        Parameters
+        ----------
+        client : ClientData
+            The newcomer.
+        trained : TrainingResult, optional
+            What to train on from; without it, what the run directory holds, else nothing is trained.
+        retrain : bool
+            Train the coalition from new weights instead of from its saved model.
+        rounds : int, optional
+            Of that training; a fifth of the run's where it goes on from a saved model.
 
-        The answer's `.fitted` is this object with the newcomer; in a run directory the change is recorded.
+        Returns
+        -------
+        Joining
+            Its `.fitted` is this object with the newcomer; in a run directory the change is recorded.
         """
-        store = None if self.settings.run_dir is None else RunDirectory(self.settings.run_dir)
-        results = {} if store is None else open_results(store)
+        run = self.settings.run
+        results = {} if run is None else {way: kept for way, kept in run.results().items() if way != "global"}
         if trained is not None:
             results["coalitions"] = trained
-        before = State(self.distances, self.collaboration, results)
+        before = membership.State(self.distances, self.collaboration, results)
         federation = with_client(self.federation, client)
         with self._bar(f"training with {client.name}") as progress:
-            how = Training(scratch=retrain, rounds=rounds, progress=progress)
-            joining = join(before, federation, client.name, seed=self.settings.seed, training=how)
-        if store is not None:
-            keep_joining(store, before, joining, federation)
+            how = membership.Training(scratch=retrain, rounds=rounds, progress=progress)
+            joining = membership.join(before, federation, client.name, seed=self.settings.seed, training=how)
+        if run is not None:
+            membership.keep_joining(run, before, joining, federation)
         fitted = replace(
             self, federation=federation, distances=joining.distances, path=None, collaboration=joining.collaboration
         )
@@ -222,3 +299,9 @@ class Fitted:
 
     def _bar(self, description: str) -> AbstractContextManager[Progress]:
         return bar(description, quiet=self.settings.quiet)
+
+
+def _saved(value: Any, run: Run, name: str, made: Mapping[str, Any]) -> Any:
+    """Save what a stage computed, with what it was made with, and return it."""
+    value.save(run.file(name), made)
+    return value

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,13 +34,6 @@ class Scenario:
     settings: dict[str, Any]
     seed: int
     options: dict[str, Any] = field(default_factory=dict)
-
-    @staticmethod
-    def from_toml(path: str | Path) -> Scenario:
-        """Make the scenario that a TOML file describes."""
-        from fedcollab.scenarios.file import load
-
-        return load(path)
 
     def __repr__(self) -> str:
         sizes = sorted({client.quantity for client in self.clients}, reverse=True)

@@ -8,7 +8,6 @@ who knows a later h: note down what `fedcollab silo log --verify` prints, or giv
 
 from __future__ import annotations
 
-import datetime
 import hashlib
 import json
 import os
@@ -131,11 +130,6 @@ def shapes(message: Message) -> list[str]:
     """
     found = ((key, value) for key, value in message.items() if isinstance(value, np.ndarray))
     return [f"{key} {value.dtype}{list(value.shape)}" for key, value in found]
-
-
-def now() -> str:
-    """The time in UTC."""
-    return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
 
 
 def _hash(line: bytes) -> str:

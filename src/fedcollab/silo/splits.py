@@ -8,37 +8,56 @@ more than `max_splits` in all. A silo that brings its own test data has no such 
 
 from __future__ import annotations
 
-from fedcollab.federation.prepare import held_out
-from fedcollab.wire.limits import Floors
+from fedcollab.data.split import held_out
+from fedcollab.wire.action import Refused, require_samples
+from fedcollab.wire.limits import Limits
 from fedcollab.wire.silo import Silo
 
 STATE = "splits"
 
 
 def training_samples(silo: Silo, share: float, seed: int) -> int:
-    """How many samples are left to train on."""
+    """Return how many samples are left to train on."""
     if silo.data.y_test is not None:
         return silo.data.quantity
     return int((~held_out(silo.data, share, seed)).sum())
 
 
-def objection(silo: Silo, share: float, seed: int, floors: Floors) -> str | None:
-    """Why this silo will not hold out that share with that seed; None: it will, and remembers it."""
+def objection(silo: Silo, share: float, seed: int, limits: Limits) -> str | None:
+    """Return why this silo will not hold out that share with that seed; None if it will, which it remembers."""
     known = [(float(a), int(b)) for a, b in silo.state.get(STATE, {}).get("known", [])]
     if silo.data.y_test is not None or (share, seed) in known:
         return None
     held = held_out(silo.data, share, seed)
     for other in known:
         differing = int((held != held_out(silo.data, *other)).sum())
-        if 0 < differing < floors.min_samples:
+        if 0 < differing < limits.min_samples:
             return (
                 f"the test split (share {share:g}, seed {seed}) differs by {differing} sample(s) from an earlier one "
-                f"(share {other[0]:g}, seed {other[1]}); this silo asks for at least {floors.min_samples}, or the same"
+                f"(share {other[0]:g}, seed {other[1]}); this silo asks for at least {limits.min_samples}, or the same"
             )
-    if len(known) >= floors.max_splits:
+    if len(known) >= limits.max_splits:
         return (
             f"this silo has answered for {len(known)} test splits, the last with share {known[-1][0]:g} and seed "
             f"{known[-1][1]}; take one of them"
         )
     silo.state[STATE] = {"known": [list(split) for split in (*known, (share, seed))]}
     return None
+
+
+def limit_split(share: float, seed: int, silo: Silo, limits: Limits) -> None:
+    """Refuse a test split that the silo's limits do not allow.
+
+    Parameters
+    ----------
+    share, seed : float, int
+        The hold-out that the server chose.
+    silo : Silo
+        The silo, which remembers the splits that it has answered for.
+    limits : Limits
+        Its limits.
+    """
+    require_samples(training_samples(silo, share, seed), limits, "every number")
+    why = objection(silo, share, seed, limits)
+    if why is not None:
+        raise Refused(why)

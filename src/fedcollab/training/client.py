@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Annotated, Any, NotRequired, TypedDict, cast
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -22,19 +22,27 @@ from torch import Tensor
 from torch.nn import functional
 
 from fedcollab import metrics
+from fedcollab.data.schema import Arrays
 from fedcollab.errors import InputError
 from fedcollab.threads import balance, in_threads
 from fedcollab.training.algorithms import make_algorithm
 from fedcollab.training.descend import Local, Setting, descend, gradient, personal, steps_of
 from fedcollab.training.hooks import Algorithm, State
-from fedcollab.training.models import Network
+from fedcollab.training.models import Network, size_of
+from fedcollab.wire.action import Refused, Release, action, require_samples
+from fedcollab.wire.fields import FurtherArrays, Sides, Whole
+from fedcollab.wire.limits import Limits
 from fedcollab.wire.message import Message
-from fedcollab.wire.silo import Arrays, Silo
+from fedcollab.wire.silo import Silo
 
 STACK_BYTES = 8 << 20  # weights of a stack: beyond this the caches are lost and stacking gains nothing
 STACK_CLIENTS = 64
 
-Messages = Mapping[str, Message]
+EPOCHS = 1_000  # local epochs that a client may be asked for in a round
+
+Weights = Annotated[NDArray[np.float32], Sides("P")]
+Measures = Annotated[NDArray[np.float64], Sides(4, nan=True)]
+Messages = Mapping[str, Any]
 Silos = Mapping[str, Silo]
 Tensors = dict[str, Tensor]
 
@@ -42,23 +50,66 @@ _tensors: WeakKeyDictionary[Arrays, Tensors] = WeakKeyDictionary()
 _networks: dict[tuple[str, str], list[Network]] = {}
 
 
-def train_client(message: Message, silo: Silo) -> Message:
-    """One client's local training."""
-    return train_together({silo.name: message}, {silo.name: silo})[silo.name]
+class TrainMessage(TypedDict):
+    """Weights to train from, and what to do with them.
+
+    setting     the algorithm, the model and the step sizes, as JSON
+    since       the round whose state the client goes on from
+    training    which training this is
+    coalition   with whom the client trains
+    """
+
+    setting: str
+    round: Whole
+    w: Weights
+    since: NotRequired[Whole]
+    training: NotRequired[str]
+    coalition: NotRequired[list[str]]
 
 
-def evaluate_client(message: Message, silo: Silo) -> Message:
-    """One client's evaluation."""
-    return evaluate_together({silo.name: message}, {silo.name: silo})[silo.name]
+class TrainReply(TypedDict):
+    """The weights after training and the mean loss; or, where they are not finite, what diverged."""
+
+    finite: bool
+    w: NotRequired[Weights]
+    loss: NotRequired[Annotated[NDArray[np.float64], Sides(1)]]
+    diverged: NotRequired[str]
 
 
-def losses_client(message: Message, silo: Silo) -> Message:
-    """One client's training loss under each of several models."""
-    return losses_together({silo.name: message}, {silo.name: silo})[silo.name]
+class EvaluateMessage(TrainMessage):
+    """A model to test; `personal`: test the client's own too, `keep`: send it back, `stay`: keep the model there."""
+
+    personal: bool
+    keep: bool
+    stay: bool
 
 
-def train_together(messages: Messages, silos: Silos) -> dict[str, Message]:
-    """Local training of many clients: stacked where the model's gradients are known, in as many threads as cores."""
+class EvaluateReply(TypedDict):
+    """Accuracy, loss, balanced accuracy and AUC of the model sent, and of the client's own."""
+
+    measures: Measures
+    personal_measures: NotRequired[Measures]
+    personal: NotRequired[Weights]
+
+
+class LossesMessage(TypedDict):
+    """Several models of one setting."""
+
+    setting: str
+    round: Whole
+    models: Annotated[NDArray[np.float32], Sides("K", "P")]
+    since: NotRequired[Whole]
+    training: NotRequired[str]
+
+
+class LossesReply(TypedDict):
+    """The training loss of each model."""
+
+    losses: Annotated[NDArray[np.float64], Sides("K", nan=True)]
+
+
+def train_stacked(messages: Messages, silos: Silos) -> dict[str, Message]:
+    """Train many clients: stacked where the model's gradients are known, in as many threads as cores."""
     setting = _setting(messages)
     with _network(setting, next(iter(silos.values())).device) as network:
         limit = max(1, min(STACK_CLIENTS, STACK_BYTES // (4 * network.size))) if network.widths else 1
@@ -74,8 +125,8 @@ def train_together(messages: Messages, silos: Silos) -> dict[str, Message]:
     return _gather(messages, in_threads(work, groups))
 
 
-def evaluate_together(messages: Messages, silos: Silos) -> dict[str, Message]:
-    """Evaluation of many clients, in as many threads as cores."""
+def evaluate_stacked(messages: Messages, silos: Silos) -> dict[str, Message]:
+    """Evaluate many clients, in as many threads as cores."""
     setting = _setting(messages)
 
     def work(names: list[str]) -> dict[str, Message]:
@@ -84,14 +135,92 @@ def evaluate_together(messages: Messages, silos: Silos) -> dict[str, Message]:
     return _gather(messages, in_threads(work, balance(dict.fromkeys(messages, 1))))
 
 
-def losses_together(messages: Messages, silos: Silos) -> dict[str, Message]:
-    """Training losses of many clients."""
+def losses_stacked(messages: Messages, silos: Silos) -> dict[str, Message]:
+    """Compute the training losses of many clients."""
     setting = _setting(messages)
 
     def work(names: list[str]) -> dict[str, Message]:
         return {name: _guarded(_losses, messages[name], silos[name], setting) for name in names}
 
     return _gather(messages, in_threads(work, balance(dict.fromkeys(messages, 1))))
+
+
+def _limit_setting(message: Any, silo: Silo, limits: Limits) -> None:
+    """Refuse a setting whose model or algorithm is unknown here, does not fit the weights, or asks for too much."""
+    try:
+        setting = Setting(**json.loads(message["setting"]))
+        spec = json.loads(setting.model)
+        shape, classes = tuple(spec["shape"]), spec["classes"]
+        whole = all(
+            type(value) is int and value >= 1 for value in (setting.batch_size, setting.epochs, *shape, classes)
+        )
+        proper = whole and setting.epochs <= EPOCHS and 0 < float(setting.lr) < 1e6
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise Refused(f"`setting` cannot be read: {type(error).__name__}") from None
+    schema = silo.schema if "prepare" in silo.state else None
+    if schema is None or not proper or shape != schema.shape or classes != len(schema.classes):
+        raise Refused("`setting` does not fit the data that were prepared, or asks for too much")
+    if any(isinstance(value, str) and ("/" in value or "\\" in value) for value in spec["options"].values()):
+        raise Refused("`setting` names a file of the silo's disk")
+    make_algorithm(setting.algorithm, setting.options)
+    weights = message["models"][0] if "models" in message else message["w"]
+    if size_of(setting.model) != len(weights):
+        raise Refused(f"the model has {size_of(setting.model)} weights; the message has {len(weights)}")
+
+
+def _limit_train(message: TrainMessage, silo: Silo, limits: Limits) -> None:
+    """Refuse a coalition that is too small or that this silo is not in, and too few samples; then as above."""
+    members = set(message.get("coalition", []))
+    if len(members) < limits.min_coalition or silo.name not in members:
+        raise Refused(
+            f"the coalition is {', '.join(sorted(members)) or 'not said'}; this silo asks for at least "
+            f"{limits.min_coalition} clients, itself among them"
+        )
+    require_samples(len(silo.arrays.y), limits, "an update")
+    _limit_setting(message, silo, limits)
+
+
+def _complete_or_diverged(message: TrainMessage, reply: TrainReply) -> str | None:
+    if ("w" in reply and "loss" in reply) == reply["finite"]:
+        return None
+    return "`w` and `loss` belong to a finite reply"
+
+
+@action(
+    "train",
+    purpose="trained a model: weights",
+    release=Release.EXACT,
+    limit=_limit_train,
+    consistent=_complete_or_diverged,
+    stacked=train_stacked,
+)
+def train(message: Annotated[TrainMessage, FurtherArrays], silo: Silo) -> Annotated[TrainReply, FurtherArrays]:
+    """Train one client's model for one round."""
+    return cast(TrainReply, train_stacked({silo.name: message}, {silo.name: silo})[silo.name])
+
+
+@action(
+    "evaluate",
+    purpose="tested a model: accuracy and loss; with `keep`, the weights of the personal model",
+    release=Release.EXACT,
+    limit=_limit_setting,
+    stacked=evaluate_stacked,
+)
+def evaluate(message: Annotated[EvaluateMessage, FurtherArrays], silo: Silo) -> EvaluateReply:
+    """Evaluate a model, and the client's own, on its test split."""
+    return cast(EvaluateReply, evaluate_stacked({silo.name: message}, {silo.name: silo})[silo.name])
+
+
+@action(
+    "losses",
+    purpose="tested several models on training data: one loss a model",
+    release=Release.EXACT,
+    limit=_limit_setting,
+    stacked=losses_stacked,
+)
+def losses(message: LossesMessage, silo: Silo) -> LossesReply:
+    """Compute one client's training loss under each of several models."""
+    return cast(LossesReply, losses_stacked({silo.name: message}, {silo.name: silo})[silo.name])
 
 
 def _train_group(names: Sequence[str], messages: Messages, silos: Silos, setting: Setting) -> dict[str, Message]:

@@ -16,6 +16,7 @@ from safetensors.numpy import save as save_arrays
 
 from fedcollab import files as artefact
 from fedcollab import metrics
+from fedcollab.display import display
 from fedcollab.errors import InputError, choose
 from fedcollab.training.history import History
 
@@ -121,8 +122,16 @@ class TrainingResult:
             raise InputError(f"`coalition` (={coalition}) must be from 0 to {len(stored) - 1}")
         return _split(stored[row], self.layout)
 
-    def save(self, path: str | Path) -> None:
-        """Write PATH (JSON), and beside it the models (.safetensors) and the history (.jsonl) under the same name."""
+    def save(self, path: str | Path, made: Mapping[str, Any] | None = None) -> None:
+        """Write PATH (JSON), and beside it the models (.safetensors) and the history (.jsonl) under the same name.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file.
+        made : mapping, optional
+            What a run notes about settings and inputs.
+        """
         path = _file(path)
         tensors = {
             f"{which}/{row}/{name}": np.ascontiguousarray(value)
@@ -152,6 +161,7 @@ class TrainingResult:
                 "models": {which: len(rows) for which, rows in self.models.items()},
                 "distances": self.distances,
             },
+            made,
         )
 
     @classmethod
@@ -186,14 +196,10 @@ class TrainingResult:
 
     def plot(self) -> Any:
         """Each client's accuracy, in the order of the coalitions, as an Altair chart."""
-        from fedcollab.report.notebook import plot_training
-
-        return plot_training(self)
+        return display("plot_training", self)
 
     def _repr_html_(self) -> str:
-        from fedcollab.report.notebook import training_html
-
-        return training_html(self)
+        return str(display("training_html", self))
 
     def __repr__(self) -> str:
         return (

@@ -21,12 +21,14 @@ from torch import Tensor
 
 from fedcollab import seeds
 from fedcollab.errors import FedcollabWarning
+from fedcollab.federation import Federation
+from fedcollab.training import client
 from fedcollab.training.checkpoint import Snapshot
 from fedcollab.training.descend import Setting
 from fedcollab.training.hooks import Algorithm, State, average
 from fedcollab.training.models import Network
+from fedcollab.wire.action import Action
 from fedcollab.wire.message import Message
-from fedcollab.wire.runtime import Runtime
 
 Replies = dict[str, State]
 Measures = dict[str, NDArray[np.float64]]
@@ -54,7 +56,7 @@ class Session:
     training     what tells this training from others, so that no client goes on from another's state
     """
 
-    runtime: Runtime
+    federation: Federation
     setting: Setting
     algorithm: Algorithm
     network: Network
@@ -79,7 +81,7 @@ class Session:
     @property
     def names(self) -> tuple[str, ...]:
         """The clients, in order of name."""
-        return self.runtime.names
+        return self.federation.names
 
     @property
     def active(self) -> list[int]:
@@ -106,7 +108,7 @@ class Session:
 
     def train(self, number: int, sent: Mapping[str, State]) -> tuple[Replies, dict[str, float], dict[str, str]]:
         """Local training of the named clients: replies and losses, and for whom they are not finite."""
-        answers = self._call("train", number, {name: _arrays(state) for name, state in sent.items()})
+        answers = self._call(client.train, number, {name: _arrays(state) for name, state in sent.items()})
         spoilt = {name: answer["diverged"] for name, answer in answers.items() if not answer["finite"]}
         good = {name: answer for name, answer in answers.items() if name not in spoilt}
         self.seen |= dict.fromkeys(good, number)
@@ -123,13 +125,13 @@ class Session:
 
         Where models stay with the clients, `keep` has each keep its own (and its coalition's) for itself instead.
         """
-        stays = self.runtime.models_stay
+        stays = self.federation.runtime.models_stay
         extra = {"personal": self.algorithm.personalises, "keep": keep and not stays, "stay": keep and stays}
         sent = {
             name: {**_arrays(self.algorithm.broadcast(self.servers[self.assignment[name]])), **extra}
             for name in self.names
         }
-        answers = self._call("evaluate", number, sent)
+        answers = self._call(client.evaluate, number, sent)
         measures = {name: answer["measures"] for name, answer in answers.items()}
         own = {name: a["personal_measures"] for name, a in answers.items() if "personal_measures" in a}
         return Evaluation(measures, own, {name: a["personal"] for name, a in answers.items() if "personal" in a})
@@ -137,7 +139,7 @@ class Session:
     def losses(self, number: int) -> dict[str, NDArray[np.float64]]:
         """Every client's training loss under every coalition's model."""
         models = self.weights().numpy()
-        answers = self._call("losses", number, {name: {"models": models} for name in self.names})
+        answers = self._call(client.losses, number, {name: {"models": models} for name in self.names})
         return {name: answer["losses"] for name, answer in answers.items()}
 
     def aggregate(self, coalition: int, replies: Replies) -> State:
@@ -162,14 +164,14 @@ class Session:
         drawn = sorted(members, key=lambda name: seeds.derive(self.setting.seed, "participation", number, name))
         return sorted(drawn[:count])
 
-    def _call(self, action: str, number: int, messages: Mapping[str, Message]) -> dict[str, Message]:
-        """One call; a client that fails or does not answer is noted, and missing from the result."""
+    def _call(self, action: Action, number: int, messages: Mapping[str, Message]) -> dict[str, Message]:
+        """Call clients; one that fails or does not answer is noted, and missing from the result."""
         common = {"setting": self._text, "round": number, "training": self.training}
         since = {name: {"since": self.seen[name]} if name in self.seen else {} for name in messages}
-        with_whom = {name: {} if action == "losses" else {"coalition": self._partners(name)} for name in messages}
+        with_whom = {name: {} if action is client.losses else {"coalition": self._partners(name)} for name in messages}
         sent = {name: {**common, **since[name], **with_whom[name], **message} for name, message in messages.items()}
-        answers = self.runtime.call(action, sent, partial=True)
-        for name, reason in self.runtime.absent.items():
+        answers = self.federation.call(action, sent, partial=True)
+        for name, reason in self.federation.absent.items():
             self._note(number, name, reason)
         return answers
 
@@ -272,7 +274,7 @@ def _snapshot(number: int, session: Session, grouping: Grouping, best: Best, wai
         dict(best),
         dict(waited),
         grouping.distances,
-        session.runtime.states(),
+        {name: kept for name, kept in session.federation.runtime.states().items() if name in session.names},
     )
 
 
@@ -280,7 +282,7 @@ def _restore(session: Session, grouping: Grouping, snapshot: Snapshot) -> None:
     session.servers, session.assignment = list(snapshot.servers), dict(snapshot.assignment)
     session.stopped, session.failures = dict(snapshot.stopped), list(snapshot.failures)
     session.seen, grouping.distances = dict(snapshot.seen), snapshot.distances
-    session.runtime.restore(snapshot.states)
+    session.federation.runtime.restore(snapshot.states)
 
 
 def _judge(

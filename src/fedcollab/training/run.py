@@ -14,9 +14,8 @@ from typing import Any, BinaryIO
 import numpy as np
 from torch import nn
 
-from fedcollab.data.client import ClientData
 from fedcollab.errors import FedcollabWarning, InputError, number
-from fedcollab.federation.prepare import federate
+from fedcollab.federation import Clients, federate
 from fedcollab.files import write_bytes
 from fedcollab.progress import Progress, silent
 from fedcollab.threads import one_core_each
@@ -32,40 +31,81 @@ from fedcollab.wire.runtime import Runtime
 
 
 def train(
-    clients: Iterable[ClientData] | Runtime,
+    clients: Clients,
     coalitions: Any,
     algorithm: str | Algorithm = "fedavg",
     model: str | Factory | nn.Module = "mlp",
     *,
-    rounds: int,
-    lr: float,
+    rounds: int = 100,
+    lr: float = 0.1,
     batch_size: int = 32,
     local_epochs: int = 1,
     seed: int = 0,
     options: Mapping[str, Any] | None = None,
     model_options: Mapping[str, Any] | None = None,
-    runtime: str = "vectorised",
-    device: str = "auto",
-    scale: str = "auto",
+    runtime: str | None = None,
+    device: str | None = None,
+    scale: str | None = None,
     participation: float = 1.0,
     evaluate_every: int | None = 10,
     early_stop: int | None = None,
     run_dir: str | Path | None = None,
     callbacks: Sequence[Callback] = (),
     progress: Progress = silent,
+    made: Mapping[str, Any] | None = None,
 ) -> TrainingResult:
-    """Train inside each coalition.
+    """Train a federated algorithm inside each coalition.
 
-    clients          ClientData, or a prepared runtime over them
-    coalitions       lists of client names, an object with `.coalitions`, "local" (each alone) or "global" (everyone);
-                     or a `Grouping` that changes them as training goes on (see `fedcollab.baselines`)
-    algorithm        a name (see `ALGORITHMS`) with its `options`, or an `Algorithm` object
-    model            a name (see `MODELS`) with its `model_options`, a factory of torch.nn.Module, or a module
-    participation    the share of each coalition that takes part in a round, at least one client
-    evaluate_every   rounds between evaluations; the last round is always evaluated. None: only at the end
-    early_stop       a coalition stops after so many evaluations without a better mean accuracy on the test splits
-    run_dir          where metrics are streamed (training.jsonl) and result and models are saved at the end; a training
-                     that was interrupted there goes on from its last saved round
+    Parameters
+    ----------
+    clients : iterable of ClientData, Runtime or Federation
+        The clients; for a federation, `scale` is settled already.
+    coalitions : list of lists of str, str, object or Grouping
+        Lists of client names, an object with `.coalitions`, "local" (each alone) or "global" (everyone); or a
+        `Grouping` that changes them as training goes on (see `fedcollab.baselines`).
+    algorithm : str or Algorithm
+        A name (see `ALGORITHMS`) with its `options`, or an `Algorithm` object.
+    model : str, callable or torch.nn.Module
+        A name (see `MODELS`) with its `model_options`, a factory of torch.nn.Module, or a module.
+    rounds : int
+        Communication rounds.
+    lr : float
+        Step size of local SGD.
+    batch_size : int
+        Batch size of local SGD.
+    local_epochs : int
+        Passes over a client's training samples in a round.
+    seed : int
+        Everything random is derived from it: initial weights, batches, participation, hold-outs.
+    options, model_options : mapping, optional
+        Settings of the algorithm and of the model.
+    runtime, device, scale
+        As in `fedcollab.federation.federate`.
+    participation : float
+        The share of each coalition that takes part in a round, at least one client.
+    evaluate_every : int, optional
+        Rounds between evaluations; the last round is always evaluated. None: only at the end.
+    early_stop : int, optional
+        A coalition stops after so many evaluations without a better mean accuracy on the test splits.
+    run_dir : str or Path, optional
+        Where metrics are streamed (training.jsonl) and result and models are saved at the end; a training that was
+        interrupted there goes on from its last saved round.
+    callbacks : sequence of Callback
+        Told of the start, every round and the end.
+    progress : callable
+        Called with (round, rounds).
+    made : mapping, optional
+        What a run notes about settings and inputs; saved with the result.
+
+    Returns
+    -------
+    TrainingResult
+        Measures in the order of `clients`, models, history and cost.
+
+    Raises
+    ------
+    InputError
+        If an argument is out of range, a name is unknown, or `coalitions` do not partition the clients.
     """
     rounds = int(number("rounds", rounds, at_least=1, whole=True))
     number("lr", lr, above=0)
@@ -79,16 +119,14 @@ def train(
         raise InputError("`early_stop` needs evaluations: give `evaluate_every` too")
     called, chosen = make_algorithm(algorithm, options)
     model_name = name_model(model)
-    clients = clients if isinstance(clients, Runtime) else list(clients)
+    clients = list(clients) if isinstance(clients, Iterable) else clients
     federation = federate(clients, runtime=runtime, device=device, scale=scale, seed=seed)
-    given = federation.names if isinstance(clients, Runtime) else tuple(client.name for client in clients)
-    names = tuple(name for name in given if name in federation.names)
+    names = federation.in_order_of(clients)
     if isinstance(coalitions, Grouping):
         grouping, method = coalitions, coalitions.method
     else:
         grouping, method = Grouping(_coalitions(coalitions, names, federation.left_out, alone=chosen.alone)), called
     schema = federation.schema
-    assert schema is not None
     text = Network.describe(model_name, model_options or {}, schema.shape, len(schema.classes))
     network = Network(text, seed=seed)
     if model_name == "resnet18" and network.weights_from == "seed" and "weights" not in (model_options or {}):
@@ -99,17 +137,18 @@ def train(
             stacklevel=2,
         )
     setting = Setting(called, chosen.options(), text, float(lr), int(batch_size), int(local_epochs), int(seed))
-    quantities = {name: int(federation.described[name]["quantity"]) for name in federation.names}
+    quantities = federation.quantities
     session = Session(federation, setting, chosen, network, quantities, participation)
     of_clients = json.dumps([quantities, getattr(grouping, "coalitions", None)], sort_keys=True)
     settings = {**asdict(setting), "model": model_name, "rounds": rounds, "participation": participation}
     settings |= {"method": method, "evaluate_every": evaluate_every, "early_stop": early_stop}
     settings["grouping"] = grouping.options()
     session.training = identity(settings, of_clients, schema.to_json(), session.initial.numpy().tobytes())
-    history, started, before = History(), time.perf_counter(), _moved(federation)
+    carrier = federation.runtime
+    history, started, before = History(), time.perf_counter(), _moved(carrier)
     checkpoint, resumed, earlier = None, None, dict.fromkeys(("calls", "bytes_down", "bytes_up", "seconds"), 0.0)
     if run_dir is not None:
-        checkpoint = Checkpoint(Path(run_dir), settings, session.training, always=federation.lasting)
+        checkpoint = Checkpoint(Path(run_dir), settings, session.training, always=carrier.lasting)
         resumed = checkpoint.read(federation.left_out)
         if resumed is None:
             checkpoint.done()  # another training's: its rounds are about to be overwritten
@@ -117,7 +156,7 @@ def train(
         earlier |= {} if resumed is None else resumed.spent
 
     def spent() -> dict[str, Any]:
-        now = {**_spent(before, _moved(federation)), "seconds": round(time.perf_counter() - started, 3)}
+        now = {**_spent(before, _moved(carrier)), "seconds": round(time.perf_counter() - started, 3)}
         return {key: type(value)(value + earlier[key]) for key, value in now.items()}
 
     def keep(snapshot: Snapshot) -> None:
@@ -128,9 +167,9 @@ def train(
         stack.enter_context(one_core_each())
         if checkpoint is not None:
             stack.callback(checkpoint.write)  # however it ends: what was trained is kept
-        if run_dir is not None and federation.journal is None:
-            federation.keep_journal(Path(run_dir))
-            stack.callback(setattr, federation, "journal", None)  # the next training has a folder of its own
+        if run_dir is not None and carrier.journal is None:
+            carrier.keep_journal(Path(run_dir))
+            stack.callback(setattr, carrier, "journal", None)  # the next training has a folder of its own
         stream = _stream(run_dir, history, stack)
         for callback in callbacks:
             callback.on_start(settings)
@@ -183,7 +222,7 @@ def train(
         distances=_reordered(grouping, federation.names, names),
     )
     if run_dir is not None:
-        result.save(Path(run_dir) / "training.json")
+        result.save(Path(run_dir) / "training.json", made)
     if checkpoint is not None:
         checkpoint.done()
     for callback in callbacks:
@@ -255,8 +294,8 @@ def _history(folder: Path, resumed: Snapshot | None) -> History:
     return History([row for row in History.read(path) if row["round"] <= resumed.number])
 
 
-def _moved(federation: Runtime) -> tuple[int, int, int]:
-    cost = federation.cost
+def _moved(runtime: Runtime) -> tuple[int, int, int]:
+    cost = runtime.cost
     return cost.rounds, sum(cost.down.values()), sum(cost.up.values())
 
 

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from torch import nn
 
 from fedcollab.data.client import Features
+from fedcollab.data.schema import Schema
 from fedcollab.errors import InputError
-from fedcollab.federation.prepare import Schema
 from fedcollab.training.models import MODELS, Factory, Network, name_model
 from fedcollab.training.result import TrainingResult, flatten
 

@@ -1,8 +1,9 @@
-"""Where procedures run: the same code over in-process clients (wire, vectorised) or a real federation (Flower)."""
+"""Carrying messages between a server and its clients: messages, actions, and the runtimes of one process."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from importlib.metadata import entry_points
 
 from fedcollab.data.client import ClientData
 from fedcollab.errors import choose
@@ -10,26 +11,36 @@ from fedcollab.wire.runtime import Runtime
 from fedcollab.wire.serialised import Wire
 from fedcollab.wire.vectorised import Vectorised
 
-__all__ = ["Runtime", "Vectorised", "Wire", "connect"]
+__all__ = ["Runtime", "Vectorised", "Wire", "open_runtime", "pick_device"]
 
+#: other packages add runtimes through this group of entry points; each takes (clients, device=...)
+GROUP = "fedcollab.runtimes"
 RUNTIMES: dict[str, type[Vectorised] | type[Wire]] = {"vectorised": Vectorised, "wire": Wire}
 
-SIMULATION = "flower-simulation"  # clients as processes, by Flower's Ray engine; imported when it is asked for
 
+def open_runtime(clients: Iterable[ClientData], name: str = "vectorised", device: str = "auto") -> Runtime:
+    """Return a runtime over these clients.
 
-def connect(clients: Iterable[ClientData] | Runtime, runtime: str = "vectorised", device: str = "auto") -> Runtime:
-    """A runtime over these clients; one that exists already is passed through."""
-    if isinstance(clients, Runtime):
-        return clients
-    if runtime == SIMULATION:
-        from fedcollab.flower.simulation import Simulation
-
-        return Simulation(clients, device=pick_device(device))
-    return choose("runtime", runtime, {**RUNTIMES, SIMULATION: Wire})(clients, device=pick_device(device))
+    Parameters
+    ----------
+    clients : iterable of ClientData
+        The clients.
+    name : str
+        "vectorised", "wire", or what an installed package adds ("flower-simulation").
+    device : str
+        Where models run; "auto" is the GPU where there is one.
+    """
+    if name in RUNTIMES:
+        return RUNTIMES[name](clients, device=pick_device(device))
+    added = {entry.name: entry for entry in entry_points(group=GROUP)}
+    runtime: Runtime = choose("runtime", name, {**dict.fromkeys(RUNTIMES), **added}).load()(  # type: ignore[union-attr]
+        clients, device=pick_device(device)
+    )
+    return runtime
 
 
 def pick_device(device: str) -> str:
-    """`auto` is the GPU where there is one."""
+    """Return the device itself, or for "auto" the GPU where there is one."""
     if device != "auto":
         return device
     import torch

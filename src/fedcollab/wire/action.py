@@ -1,65 +1,167 @@
-"""Everything that a client will ever do, in one table: the client side of every procedure, by name.
+"""Everything that a client will ever do for a server is an action, declared once, beside the function that does it.
 
-An action is a function `(message, silo) -> reply`. It may read the silo's data and read and write the silo's state;
-only its reply leaves. A procedure may also give a `together` version, `(messages, silos) -> replies`, which does the
-same for many clients at once; the vectorised runtime uses it, and tests hold the two equal.
+    @action("spread", purpose="said how far each column is spread: sums of squares", release=Release.SUMMARY)
+    def spread(message: SpreadMessage, silo: Silo) -> SpreadReply: ...
 
-Dotted paths keep start-up light: an action's module is imported when it is first called.
+An action may read the silo's data and read and write the silo's state; only its reply leaves. The declaration is all
+there is to know about it: the silo's guard checks messages against its types, applies its limits and decides by its
+`release` what differential privacy demands; the log quotes its purpose; the vectorised runtime calls its stacked
+version. An action that is not declared cannot be called.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from importlib import import_module
-from typing import Any
+from dataclasses import dataclass, is_dataclass
+from enum import Enum
+from typing import Any, TypedDict, get_type_hints
 
-from fedcollab.errors import choose
+from fedcollab.errors import InputError, choose
+from fedcollab.wire.fields import BrokenMessage, Checks, check
+from fedcollab.wire.limits import Limits
 from fedcollab.wire.message import Message
 from fedcollab.wire.silo import Silo
 
-Action = Callable[[Message, Silo], Message]
-Together = Callable[[Mapping[str, Message], Mapping[str, Silo]], dict[str, Message]]
-
-ACTIONS: dict[str, str] = {
-    "describe": "fedcollab.federation.prepare:describe_client",
-    "spread": "fedcollab.federation.prepare:spread_client",
-    "prepare": "fedcollab.federation.prepare:prepare_client",
-    "encode": "fedcollab.encoders.encoding:encode_client",
-    "encode-spread": "fedcollab.encoders.encoding:encode_spread_client",
-    "fingerprint": "fedcollab.federation.adopt:fingerprint_client",
-    "train": "fedcollab.training.client:train_client",
-    "evaluate": "fedcollab.training.client:evaluate_client",
-    "losses": "fedcollab.training.client:losses_client",
-    "cross-norm": "fedcollab.distances.methods.cross_client:norm",
-    "cross-open": "fedcollab.distances.methods.cross_client:open_plan",
-    "cross-step": "fedcollab.distances.methods.cross_client:step",
-    "cross-validate": "fedcollab.distances.methods.cross_client:validate",
-    "few-moments": "fedcollab.distances.methods.few_round_client:moments",
-    "few-validate": "fedcollab.distances.methods.few_round_client:validate",
-    "prototype-means": "fedcollab.distances.methods.prototype:means",
-    "published-open": "fedcollab.distances.methods.published_client:open_task",
-    "published-step": "fedcollab.distances.methods.published_client:step",
-    "published-validate": "fedcollab.distances.methods.published_client:validate",
-}
-
-TOGETHER: dict[str, str] = {
-    "train": "fedcollab.training.client:train_together",
-    "evaluate": "fedcollab.training.client:evaluate_together",
-    "losses": "fedcollab.training.client:losses_together",
-}
+Function = Callable[[Any, Silo], Any]
+Stacked = Callable[[Mapping[str, Any], Mapping[str, Silo]], dict[str, Any]]
 
 
-def find(action: str) -> Action:
-    """The client side of an action."""
-    function: Action = _load(choose("action", action, ACTIONS))
-    return function
+class Empty(TypedDict):
+    """A message or reply that says nothing."""
 
 
-def find_together(action: str) -> Together | None:
-    """The version for many clients at once, where there is one."""
-    return _load(TOGETHER[action]) if action in TOGETHER else None
+class Release(Enum):
+    """What an action's reply reveals about the client's samples."""
+
+    #: nothing: the reply does not depend on them, or only through a keyed checksum
+    NOTHING = "nothing about samples"
+    #: counts, sums and categories over all samples, which agreeing on a schema needs; never covered by noise
+    SUMMARY = "counts, sums and categories over all samples"
+    #: statistics to which the client adds noise where differential privacy is asked for
+    NOISED = "statistics of samples, with noise where privacy is required"
+    #: statistics or model weights computed from samples, without noise
+    EXACT = "statistics or weights computed from samples, without noise"
 
 
-def _load(path: str) -> Any:
-    module, function = path.split(":")
-    return getattr(import_module(module), function)
+@dataclass(frozen=True, eq=False)
+class Action:
+    """One thing that a client does when it is asked; see `action` for the parameters."""
+
+    name: str
+    purpose: str
+    release: Release
+    function: Function
+    message: Any
+    reply: Any
+    limit: Callable[[Any, Silo, Limits], None] | None = None
+    consistent: Callable[[Any, Any], str | None] | None = None
+    noise: Callable[[Any, Silo], Mapping[str, float] | None] | None = None
+    stacked: Stacked | None = None
+
+    def __call__(self, message: Message, silo: Silo) -> Message:
+        """Carry the action out at one silo."""
+        given = self.message(**message) if is_dataclass(self.message) else message
+        reply: Message = self.function(given, silo)
+        return reply
+
+    def check_message(self, message: Message) -> Checks:
+        """Return what the letters of the message type stand for in this message.
+
+        Raises
+        ------
+        BrokenMessage
+            If the message is not of the declared type.
+        """
+        lengths: Checks = {}
+        check(self.message, message, lengths)
+        return lengths
+
+    def check_reply(self, message: Message, reply: Message) -> None:
+        """Check that a reply is of the declared type and belongs to its message.
+
+        Raises
+        ------
+        BrokenMessage
+            If it is not.
+        InputError
+            If the message itself is not of the declared type, which is the server's own mistake.
+        """
+        try:
+            lengths = self.check_message(message)
+        except BrokenMessage as error:
+            raise InputError(f"the server's own message of `{self.name}` is not what it declares: {error}") from None
+        check(self.reply, reply, lengths)
+        wrong = None if self.consistent is None else self.consistent(message, reply)
+        if wrong is not None:
+            raise BrokenMessage(wrong)
+
+
+ACTIONS: dict[str, Action] = {}
+
+
+def action(
+    name: str,
+    *,
+    purpose: str,
+    release: Release,
+    limit: Callable[[Any, Silo, Limits], None] | None = None,
+    consistent: Callable[[Any, Any], str | None] | None = None,
+    noise: Callable[[Any, Silo], Mapping[str, float] | None] | None = None,
+    stacked: Stacked | None = None,
+) -> Callable[[Function], Action]:
+    """Declare an action. The types of its message and reply are those of the function's annotations.
+
+    A function whose message is a dataclass is given one; any other gets the message as a dict.
+
+    Parameters
+    ----------
+    name : str
+        What it is called in messages and in the silo's log.
+    purpose : str
+        What was done, in words for the silo's administrator.
+    release : Release
+        What the reply reveals about samples. There is no default: whoever adds an action must decide.
+    limit : callable, optional
+        `(message, silo, limits)`; raises `Refused` where the silo's limits forbid what a proper message asks.
+    consistent : callable, optional
+        `(message, reply)`; what is wrong between fields, or None.
+    noise : callable, optional
+        `(message, silo)`; the noise that the server asks for. Belongs to `Release.NOISED`, and to it alone.
+    stacked : callable, optional
+        `(messages, silos)`; the same for many clients at once, held equal to the function by tests.
+    """
+    if name in ACTIONS:
+        raise ValueError(f"action {name!r} is declared twice")
+    if (noise is not None) != (release is Release.NOISED):
+        raise ValueError(f"action {name!r}: `noise` belongs to Release.NOISED")
+
+    def declare(function: Function) -> Action:
+        hints = get_type_hints(function, include_extras=True)
+        declared = Action(
+            name, purpose, release, function, hints["message"], hints["return"], limit, consistent, noise, stacked
+        )
+        ACTIONS[name] = declared
+        return declared
+
+    return declare
+
+
+def find(wanted: Action | str) -> Action:
+    """Return the action of this name; one that is an action already is passed through."""
+    return wanted if isinstance(wanted, Action) else choose("action", wanted, ACTIONS)
+
+
+class Refused(InputError):
+    """What a silo will not do, and why."""
+
+
+def require_samples(samples: int, limits: Limits, what: str) -> None:
+    """Refuse to send what is made of fewer samples than the silo's limit."""
+    if samples < limits.min_samples:
+        raise Refused(f"{what} is made of {samples} sample(s); this silo asks for at least {limits.min_samples}")
+
+
+def require_size(numbers: int, limits: Limits) -> None:
+    """Refuse a reply of so many numbers that it would be larger than the silo's limit."""
+    if 8 * numbers > limits.max_bytes:
+        raise Refused(f"the reply would have {numbers} numbers; this silo sends at most {limits.max_bytes} bytes")

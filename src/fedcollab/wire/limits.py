@@ -1,6 +1,6 @@
-"""What a silo insists on, whatever the server asks: its administrator's floors, a table of the silo's own TOML file.
+"""What a silo insists on, whatever the server asks: its administrator's limits, a table of the silo's own TOML file.
 
-    [floors]
+    [limits]
     min_samples = 20                                  # the fewest samples that an update is made of
     min_coalition = 2                                 # the fewest clients to train with, this one included
     max_runs_per_day = 5                              # in UTC; 0: no limit
@@ -14,82 +14,67 @@ Every line may be missing. What each can and cannot do against a server that lie
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from pathlib import Path
-from typing import Any
+from collections.abc import Collection, Mapping
+from typing import Annotated, Any
 
-from fedcollab.errors import InputError, number, unknown
+import msgspec
+from msgspec import Meta
+
+from fedcollab.errors import InputError, unknown
+
+AtLeastOne = Annotated[int, Meta(ge=1)]
 
 
-@dataclass(frozen=True)
-class Privacy:
-    """(epsilon, delta): a run may spend this much and no more."""
+class Privacy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Differential privacy (epsilon, delta): a run may spend this much and no more."""
 
-    epsilon: float
-    delta: float = 1e-5
+    epsilon: Annotated[float, Meta(gt=0)]
+    delta: Annotated[float, Meta(gt=0, le=0.5)] = 1e-5
 
     def __str__(self) -> str:
         return f"epsilon {self.epsilon:g}, delta {self.delta:g}"
 
 
-@dataclass(frozen=True)
-class Floors:
-    """See above; the defaults are those of a silo without a `[floors]` table."""
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A silo's limits (see the module); the defaults are those of a silo without a `[limits]` table."""
 
-    min_samples: int = 10
-    min_coalition: int = 1
-    max_runs_per_day: int = 0
+    min_samples: AtLeastOne = 10
+    min_coalition: AtLeastOne = 1
+    max_runs_per_day: Annotated[int, Meta(ge=0)] = 0
     require_privacy: Privacy | None = None
     actions: tuple[str, ...] | None = None
-    max_bytes: int = 2_000_000_000
-    max_splits: int = 10
+    max_bytes: AtLeastOne = 2_000_000_000
+    max_splits: AtLeastOne = 10
 
 
-NO_FLOORS = Floors(min_samples=1)  # in-process runtimes: whoever runs them holds the data of all clients anyway
+NO_LIMITS = Limits(min_samples=1)  # in-process runtimes: whoever runs them holds the data of all clients anyway
 
 
-def read_floors(path: str | Path) -> Floors:
-    """The `[floors]` of a silo's TOML file."""
-    try:
-        content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"`{path}` does not exist; expected a TOML file") from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InputError(f"`{path}` cannot be read: {error}") from None
-    return make_floors(content.get("floors", {}))
+def make_limits(table: Mapping[str, Any], actions: Collection[str]) -> Limits:
+    """Read limits from a table of plain values: a limit that is misspelt must not be a limit that is missing.
 
+    Parameters
+    ----------
+    table : mapping
+        The `[limits]` of a silo's TOML file.
+    actions : collection of str
+        The names that `actions` may list.
 
-def make_floors(table: Mapping[str, Any]) -> Floors:
-    """From a table of plain values, checked: a floor that is misspelt must not be a floor that is missing."""
-    from fedcollab.wire.action import ACTIONS
-
-    known = [field.name for field in fields(Floors)]
-    found: dict[str, Any] = dict(table)
+    Raises
+    ------
+    InputError
+        If the table has an unknown key or a value of another kind.
+    """
+    for key in table:
+        if key not in Limits.__struct_fields__:
+            raise InputError(unknown("limits", key, Limits.__struct_fields__))
     for key, value in table.items():
-        if key not in known:
-            raise InputError(unknown("floors", key, known))
-        if key in ("min_samples", "min_coalition", "max_bytes", "max_splits"):
-            found[key] = int(number(f"floors {key}", value, at_least=1, whole=True))
-        elif key == "max_runs_per_day":
-            found[key] = int(number(f"floors {key}", value, at_least=0, whole=True))
-        elif key == "require_privacy":
-            found[key] = _privacy(value)
-        else:
-            if not isinstance(value, list):
-                raise InputError(f"`floors actions` (={value!r}) must be a list of names")
-            strange = next((action for action in value if action not in ACTIONS), None)
-            if strange is not None:
-                raise InputError(unknown("floors actions", strange, ACTIONS))
-            found[key] = tuple(value)
-    return Floors(**found)
-
-
-def _privacy(value: Any) -> Privacy:
-    if not isinstance(value, Mapping) or "epsilon" not in value or set(value) - {"epsilon", "delta"}:
-        raise InputError(f"`floors require_privacy` (={value!r}) must be {{ epsilon = ..., delta = ... }}")
-    return Privacy(
-        number("floors require_privacy epsilon", value["epsilon"], above=0),
-        number("floors require_privacy delta", value.get("delta", 1e-5), above=0, at_most=0.5),
-    )
+        try:
+            msgspec.convert({key: value}, Limits)
+        except msgspec.ValidationError as error:
+            raise InputError(f"`limits {key}` (={value!r}): {str(error).split(' - at ')[0]}") from None
+    limits = msgspec.convert(dict(table), Limits)
+    for name in limits.actions or ():
+        if name not in actions:
+            raise InputError(unknown("limits actions", name, actions))
+    return limits

@@ -1,4 +1,4 @@
-"""What a runtime is: it carries messages to clients, has them act, and brings the replies back."""
+"""What a runtime is: it carries messages to clients, has them act, and brings the replies back. Transport alone."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import Any, ClassVar
 
 from fedcollab.data.client import ClientData
 from fedcollab.errors import InputError, Paused
-from fedcollab.wire import absence, contract
+from fedcollab.files import now
+from fedcollab.wire import absence
 from fedcollab.wire.absence import Absence, Policy
-from fedcollab.wire.limits import Floors
+from fedcollab.wire.action import Action, find
+from fedcollab.wire.fields import BrokenMessage
+from fedcollab.wire.limits import Limits
 from fedcollab.wire.message import Message, payload
-
-if TYPE_CHECKING:
-    from fedcollab.federation.prepare import Schema
 
 
 @dataclass
@@ -36,50 +36,92 @@ class Cost:
         for name, reply in replies.items():
             self.up[name] = self.up.get(name, 0) + payload(reply)
 
+    def copy(self) -> Cost:
+        """Return what has been moved so far, as a value of its own."""
+        return Cost(self.rounds, dict(self.down), dict(self.up))
+
+    def add(self, more: Cost) -> None:
+        """Count what a shortcut did not move, but its messages would have."""
+        self.rounds += more.rounds
+        for mine, theirs in ((self.down, more.down), (self.up, more.up)):
+            for name, amount in theirs.items():
+                mine[name] = mine.get(name, 0) + amount
+
+    def since(self, before: Cost) -> dict[str, Any]:
+        """Return the rounds since `before`, and the bytes to and from each client together."""
+        moved = {
+            name: sum(part.get(name, 0) for part in (self.down, self.up))
+            - sum(part.get(name, 0) for part in (before.down, before.up))
+            for name in sorted({*self.down, *self.up})
+        }
+        return {"rounds": self.rounds - before.rounds, "bytes": moved}
+
 
 class Runtime(ABC):
-    """Server code sees clients through this alone.
+    """Server code reaches clients through this alone.
 
-    `call` sends one message to each named client, has it run an action from `runtime.actions`, and returns the
-    replies by name, in order of name, whatever order the messages came in. A client that does not answer pauses the run
-    with one clear line, unless `partial` asks for the replies of those who did; `absent` says who did not, and why.
+    `call` sends one message to each named client, has it carry an action out, and returns the replies by name, in order
+    of name, whatever order the messages came in. A client that does not answer pauses the run with one clear line,
+    unless `partial` asks for the replies of those who did; `absent` says who did not, and why.
 
-    `schema` and `described` are set by `clients.schema.prepare`: what the federation agreed on, and what each client
-    said of itself (quantity, label counts). A client that was absent then is no longer in `names`, but in `left_out`.
+    Parameters
+    ----------
+    names : iterable of str
+        The clients' stable names.
+    policy : Policy, optional
+        How often to ask again, and how many answers are enough.
 
-    policy     how often to ask again, and how many answers are enough
-    journal    the file that every absence is added to, if any; `absences` are those of this process
+    Attributes
+    ----------
+    missing : dict
+        Clients that were not there from the beginning, with the reason; they are not in `names`.
+    journal : Path or None
+        The file that every absence is added to, if any; `absences` are those of this process.
     """
 
     #: whether a round costs seconds, so that procedures choose what takes few rounds
-    few_rounds: bool = False
+    few_rounds: ClassVar[bool] = False
     #: whether clients keep their trained models themselves; personal ones then do not leave them
-    models_stay: bool = False
-    #: the floor of samples that procedures ask of clients by default: see `distances.floor`
-    min_samples: int = Floors.min_samples
-    schema: Schema | None = None
-    described: Mapping[str, Message]
-    absent: Mapping[str, str]
-    journal: Path | None = None
-    checks: ClassVar[bool] = True  # whether replies come from elsewhere, and are checked
-    lasting: ClassVar[bool] = False  # whether clients outlive this process, and keep their state themselves
+    models_stay: ClassVar[bool] = False
+    #: the fewest samples that procedures ask a client's numbers to be made of, by default
+    min_samples: ClassVar[int] = Limits().min_samples
+    #: whether replies come from elsewhere, and are checked
+    checks: ClassVar[bool] = True
+    #: whether clients outlive this process, and keep their state themselves
+    lasting: ClassVar[bool] = False
 
     def __init__(self, names: Iterable[str], policy: Policy | None = None) -> None:
         self.names: tuple[str, ...] = tuple(sorted(names))
         self.cost = Cost()
         self.policy = policy or Policy()
-        self.described, self.absent = {}, {}
-        self.left_out: dict[str, str] = {}
+        self.absent: Mapping[str, str] = {}
+        self.missing: dict[str, str] = {}
         self.absences: list[Absence] = []
+        self.journal: Path | None = None
         if len(set(self.names)) != len(self.names):
             twice = next(name for name in self.names if self.names.count(name) > 1)
             raise InputError(f"`clients` has the name {twice!r} twice; names must differ")
 
-    def call(self, action: str, messages: Mapping[str, Message], *, partial: bool = False) -> dict[str, Message]:
-        """One round: an action at each of the named clients.
+    def call(
+        self, action: Action | str, messages: Mapping[str, Any], *, partial: bool = False
+    ) -> dict[str, dict[str, Any]]:
+        """Have each of the named clients carry an action out: one round.
 
-        With `partial`, the replies of those who answered, as long as they are a quorum.
+        Parameters
+        ----------
+        action : Action or str
+            What to do, or its name.
+        messages : mapping
+            A message for each client.
+        partial : bool
+            Return the replies of those who answered, as long as they are a quorum.
+
+        Raises
+        ------
+        Paused
+            If too few clients answered.
         """
+        action = find(action)
         unknown = sorted(set(messages) - set(self.names))
         if unknown:
             raise InputError(f"`messages` names {unknown[0]!r}, which is not a client of this federation")
@@ -100,19 +142,19 @@ class Runtime(ABC):
                 break
         lost = {name: why for name, why in lost.items() if name not in replies}
         self.absent = {name: lost[name][1] for name in sorted(lost)}
-        self._note(action, ordered, lost)
+        self._note(action.name, ordered, lost)
         needed = self.policy.enough(len(ordered)) if partial else len(ordered)
         if len(replies) < needed:
             number = next(iter(ordered.values())).get("round")
-            where = f"`{action}`" if number is None else f"`{action}` of round {number}"
+            where = f"`{action.name}`" if number is None else f"`{action.name}` of round {number}"
             raise Paused(
                 f"{len(replies)} of {len(ordered)} client(s) answered {where}, {needed} must: "
                 f"{absence.reasons(self.absent)}"
             )
         return {name: replies[name] for name in ordered if name in replies}
 
-    def call_all(self, action: str, message: Message, *, partial: bool = False) -> dict[str, Message]:
-        """One round with the same message for everyone."""
+    def call_all(self, action: Action | str, message: Any, *, partial: bool = False) -> dict[str, dict[str, Any]]:
+        """Call every client with the same message; see `call`."""
         return self.call(action, dict.fromkeys(self.names, message), partial=partial)
 
     def keep_journal(self, folder: Path) -> None:
@@ -122,41 +164,39 @@ class Runtime(ABC):
             self.journal = path
             absence.write(path, self.absences)
 
-    def leave_out(self, absent: Mapping[str, str]) -> None:
-        """Go on without these clients; at least two must be left."""
-        left = tuple(name for name in self.names if name not in absent)
-        if len(left) < 2:
-            raise Paused(f"{len(left)} client(s) left, 2 must be: {absence.reasons(absent)}")
-        self.names = left
-        self.left_out |= absent
-        self.described = {name: reply for name, reply in self.described.items() if name in left}
-
     def begin_without(self, missing: Mapping[str, str]) -> None:
-        """Clients that were not there from the beginning: noted and left out, if those who are there are enough."""
+        """Note and leave out clients that were not there from the beginning, if those who are there are enough.
+
+        Parameters
+        ----------
+        missing : mapping
+            The reason for each client that is not there.
+        """
         if not missing:
             return
         self._note("connect", {name: {} for name in missing}, {name: ("silent", why) for name, why in missing.items()})
-        there, needed = len(self.names) - len(missing), self.policy.enough(len(self.names))
+        there, needed = len(self.names) - len(missing), max(2, self.policy.enough(len(self.names)))
         if there < needed:
             raise Paused(
                 f"{there} of {len(self.names)} client(s) are there, {needed} must be: {absence.reasons(missing)}"
             )
-        self.leave_out(missing)
+        self.names = tuple(name for name in self.names if name not in missing)
+        self.missing |= missing
 
     def states(self) -> dict[str, dict[str, Message]]:
-        """What each client keeps of its training, where it lives in this process; `restore` gives it back."""
+        """Return what each client keeps of its training, where it lives in this process; `restore` gives it back."""
         return {}
 
     def restore(self, states: Mapping[str, Mapping[str, Message]]) -> None:
-        """Have clients of this process keep what `states` gave; those elsewhere keep their own."""
+        """Have clients of this process keep what `states` returned; those elsewhere keep their own."""
         assert not states
 
     @abstractmethod
-    def _call(self, action: str, messages: dict[str, Message]) -> dict[str, Message]:
+    def _call(self, action: Action, messages: dict[str, Message]) -> dict[str, Message]:
         """Carry the messages, in order of name; who does not answer is left out, with the reason in `absent`."""
 
-    def _ask(self, action: str, messages: dict[str, Message]) -> dict[str, Message | tuple[str, str]]:
-        """One try: each client's reply, or how it is absent and why."""
+    def _ask(self, action: Action, messages: dict[str, Message]) -> dict[str, Message | tuple[str, str]]:
+        """Try once; return each client's reply, or the kind of its absence and the reason."""
         self.absent = {}
         replies = self._call(action, messages)
         self.cost.count(messages, replies)
@@ -172,17 +212,15 @@ class Runtime(ABC):
                 found[name] = (absence.EXCUSES[kind], str(replies[name][kind])[:500])
         return found
 
-    def _checked(self, action: str, message: Message, reply: Message) -> Message | tuple[str, str]:
+    def _checked(self, action: Action, message: Message, reply: Message) -> Message | tuple[str, str]:
         if self.checks:
             try:
-                contract.check_reply(action, message, reply)
-            except contract.Broken as error:
+                action.check_reply(message, reply)
+            except BrokenMessage as error:
                 return "garbage", str(error)
         return reply
 
     def _note(self, action: str, messages: Mapping[str, Message], lost: Mapping[str, tuple[str, str]]) -> None:
-        from fedcollab.runs.directory import now
-
         noted = [
             Absence(now(), action, messages[name].get("round"), name, kind, why)
             for name, (kind, why) in sorted(lost.items())
@@ -193,7 +231,7 @@ class Runtime(ABC):
 
 
 def check_clients(clients: Iterable[ClientData]) -> list[ClientData]:
-    """The clients in order of name, at least two of them and all with one name each."""
+    """Return the clients in order of name, at least two of them and all with one name each."""
     checked = list(clients)
     for client in checked:
         if not isinstance(client, ClientData):

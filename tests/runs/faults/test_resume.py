@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 from fedcollab.data import ClientData
-from fedcollab.federation.prepare import prepare
+from fedcollab.federation import federate
 from fedcollab.distances import Distances, estimate_distances
-from fedcollab.distances.complete import complete, missing_pairs
+from fedcollab.distances import complete, missing_pairs
 from fedcollab.errors import FedcollabWarning, InputError, Paused
 from fedcollab.runs.pipeline import FedCollab
 from fedcollab.report import write

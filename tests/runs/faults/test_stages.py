@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from fedcollab.baselines import run as run_baseline
 from fedcollab.data import ClientData
-from fedcollab.federation.prepare import prepare
+from fedcollab.federation import federate
 from fedcollab.coalitions import solve
 from fedcollab.distances import estimate_distances
 from fedcollab.errors import FedcollabWarning, Paused

@@ -18,7 +18,7 @@ from fedcollab.errors import FedcollabWarning, InputError
 from fedcollab.runs.membership import Training, open_state
 from fedcollab.runs.membership import join
 from fedcollab.federation.adopt import Part, adopt, reopen, with_client
-from fedcollab.runs.membership.retrain import retrain
+from fedcollab.runs.membership.retraining import retrain
 from fedcollab.runs.pipeline import FedCollab, Fitted
 from fedcollab.wire import Wire
 from fedcollab.training import TrainingResult
@@ -167,7 +167,7 @@ def test_a_newcomer_that_does_not_fit_is_one_line(fitted: Fitted) -> None:
 def test_tables_are_held_against_the_schema() -> None:
     pandas = pytest.importorskip("pandas")
     from fedcollab.data import ClientData
-    from fedcollab.federation.prepare import federate
+    from fedcollab.federation import federate
 
     def table(name: str, **columns: object) -> ClientData:
         frame = pandas.DataFrame({"age": [1.0, 2, 3, 4, 5, 6], "sex": list("fmfmfm"), **columns})
@@ -180,13 +180,13 @@ def test_tables_are_held_against_the_schema() -> None:
         (table("n", age=list("uvwxyz")), "column `age` is text at client `n` and numeric in the run"),
     ]:
         with pytest.raises(InputError, match=line):
-            reopen([table("a"), client], schema)
+            federate([table("a"), client], schema=schema)
     with pytest.warns(FedcollabWarning, match="column `sex` has values that the run does not know"):
-        reopen([table("a"), table("n", sex=list("fmxfmx"))], schema)
+        federate([table("a"), table("n", sex=list("fmxfmx"))], schema=schema)
 
 
 def test_a_part_carries_messages_to_its_own_clients_alone() -> None:
-    from fedcollab.federation.prepare import federate
+    from fedcollab.federation import federate
 
     federation = federate(members())
     part = Part(federation, ["b", "a"])
@@ -211,7 +211,7 @@ def test_a_run_that_goes_on_keeps_its_schema_and_its_clients(fitted: Fitted, tmp
 
 
 def test_fingerprints_tell_equality() -> None:
-    from fedcollab.federation.prepare import federate
+    from fedcollab.federation import federate
     from fedcollab.federation.adopt import fingerprints
 
     federation = federate(members())

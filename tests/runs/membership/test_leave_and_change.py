@@ -26,11 +26,11 @@ from fedcollab.runs.membership import (
     leave,
     open_state,
 )
-from fedcollab.federation.adopt import reopen
+from fedcollab.federation import federate
 from fedcollab.runs.membership.regroup import consider, limits_of
-from fedcollab.distances.rows import added, removed, renewed
+from fedcollab.distances.update import added, removed, renewed
 from fedcollab.runs.pipeline import Fitted
-from fedcollab.runs.directory import RunDirectory
+from fedcollab.runs.run import Run
 from fedcollab.training import TrainingResult
 
 from ...conftest import blobs
@@ -174,7 +174,7 @@ def test_who_cannot_leave(name: str, line: str) -> None:
 
 def test_the_coalition_can_be_trained_without_the_client(fitted: Fitted) -> None:
     store, state = open_state(fitted.settings.run_dir)
-    staying = reopen([client for client in members() if client.name != "d"], fitted.federation.schema)
+    staying = federate([client for client in members() if client.name != "d"], schema=fitted.federation.schema)
     kept = leave(state, "d")
     assert kept.trained.unchanged == list("abcef")
     found = leave(state, "d", federation=staying, retrain=True, training=Training(scratch=True, rounds=3))
@@ -197,11 +197,11 @@ def test_the_same_data_are_no_change_and_other_data_are(fitted: Fitted) -> None:
     assert same.changes[0].pairs == 5
     assert not same.regrouping.advised
     redrawn = [*members()[:-1], blobs("f", SIZES["f"], flip=True, seed=9)]
-    chance = check(state, reopen(redrawn, fitted.federation.schema), ["f"])
+    chance = check(state, federate(redrawn, schema=fitted.federation.schema), ["f"])
     assert not chance.changes[0].significant, "another sample of the same kind is no drift"
     assert np.array_equal(chance.after.distances.raw, state.distances.raw)
     drifted = [*members()[:-1], blobs("f", 60, flip=False, seed=9)]
-    federation = reopen(drifted, fitted.federation.schema)
+    federation = federate(drifted, schema=fitted.federation.schema)
     found = check(state, federation, ["f"])
     assert found.changes[0].significant
     assert (found.changes[0].quantity_before, found.changes[0].quantity) == (25, 60)
@@ -316,11 +316,11 @@ def test_a_killed_change_is_completed_or_forgotten(fitted: Fitted, monkeypatch: 
 def test_folders_that_are_no_run(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="holds no run"):
         open_state(tmp_path)
-    assert entries(RunDirectory(tmp_path)) == []
+    assert entries(Run(tmp_path)) == []
 
 
 def test_models_of_another_size_are_refused(fitted: Fitted) -> None:
-    from fedcollab.runs.membership.retrain import retrain
+    from fedcollab.runs.membership.retraining import retrain
 
     result = TrainingResult.load(Path(fitted.settings.run_dir) / "training/coalitions/training.json")
     cut = replace(result, models={"last": result.models["last"][:, :-1]})

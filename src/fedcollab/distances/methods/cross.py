@@ -15,17 +15,18 @@ Chernozhukov et al., "Double/debiased machine learning" (2018), for cross-fittin
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedcollab.distances.methods.cross_client import Part, check, models
-from fedcollab.distances.methods.heads import Head, find
-from fedcollab.distances.methods.pairs import Estimate, Floats, Pair, Request, places
+from fedcollab.distances.methods import stacked
+from fedcollab.distances.methods.cross_client import check, norm, open_plan, step, validate
+from fedcollab.distances.methods.cross_design import CrossSettings, Design, accelerate
+from fedcollab.distances.methods.heads import find
+from fedcollab.distances.request import Estimate, Floats, Request, places
 from fedcollab.distances.sampling import folds as folding
 from fedcollab.errors import number
 from fedcollab.wire.message import Message
@@ -33,82 +34,6 @@ from fedcollab.wire.runtime import Cost
 from fedcollab.wire.vectorised import Vectorised
 
 Replies = dict[str, Message]
-
-
-@dataclass(frozen=True)
-class Settings:
-    """`cap`: training samples a side at most; `repeats`: splits of a pair at most (large pairs take fewer).
-
-    `min_samples`: see `distances.floor`; training sizes are multiples of it. `label_counts`: see `distances.sampling`.
-    """
-
-    head: str = "free"
-    folds: int = 5
-    rounds: int = 40
-    cap: int = 256
-    repeats: int = 4
-    replicates: int = 100
-    min_samples: int = 1
-    label_counts: str = "drawn"
-
-
-@dataclass(frozen=True, eq=False)
-class Design:
-    """What is trained for each pair: training size a side, repeats, and the scale of the features."""
-
-    settings: Settings
-    classes: int
-    features: int
-    seed: int
-    pairs: list[Pair]
-    sizes: list[int]
-    repeats: list[int]
-    scales: list[float]
-
-    @property
-    def head(self) -> Head:
-        """The family of discriminators."""
-        return find(self.settings.head)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Weights of one model."""
-        return self.head.rows(self.classes), self.features + 1
-
-    def models(self) -> list[tuple[int, int, int, int]]:
-        """(pair, direction, repeat, fold) of every model."""
-        return models(self.head, self.settings.folds, self.repeats)
-
-    def of(self, chosen: list[int]) -> Design:
-        """The same for some of the pairs."""
-        lists = {key: [getattr(self, key)[p] for p in chosen] for key in ("pairs", "sizes", "repeats", "scales")}
-        return Design(self.settings, self.classes, self.features, self.seed, **lists)
-
-    def parts(self) -> dict[str, Part]:
-        """What each client is told: its own pairs, in the order of `pairs`."""
-        return {
-            name: Part(
-                head=self.settings.head,
-                classes=self.classes,
-                seed=self.seed,
-                folds=self.settings.folds,
-                replicates=self.settings.replicates,
-                sizes=[self.sizes[p] for p in mine],
-                repeats=[self.repeats[p] for p in mine],
-                targets=[int(self.pairs[p][0] == name) for p in mine],
-                scales=[self.scales[p] for p in mine],
-                min_samples=self.settings.min_samples,
-                label_counts=self.settings.label_counts,
-            )
-            for name, mine in places(self.pairs).items()
-        }
-
-    def rows(self) -> dict[str, Tensor]:
-        """For each client, the positions of its models in the stack of all models."""
-        by_pair: list[list[int]] = [[] for _ in self.pairs]
-        for position, (pair, *_) in enumerate(self.models()):
-            by_pair[pair].append(position)
-        return {name: torch.tensor([m for p in mine for m in by_pair[p]]) for name, mine in places(self.pairs).items()}
 
 
 def estimate(
@@ -129,14 +54,12 @@ def estimate(
     number("cap", cap, at_least=1, whole=True)
     number("repeats", repeats, at_least=1, whole=True)
     number("replicates", replicates, at_least=0, whole=True)
-    least, sampling = request.floor(min_samples), request.sampling(label_counts)
-    settings = Settings(find(head).name, folds, rounds, cap, repeats, replicates, least, sampling)
+    least, sampling = request.min_samples(min_samples), request.sampling(label_counts)
+    settings = CrossSettings(find(head).name, folds, rounds, cap, repeats, replicates, least, sampling)
     design = make_design(request, settings)
     cost = None
     if isinstance(request.runtime, Vectorised):
-        from fedcollab.distances.methods import stacked
-
-        for name, part in design.parts().items():
+        for name, part in design.client_plans().items():
             check(part, request.runtime.silos[name])
         replies, cost = stacked.run(design, request.runtime.silos, request.progress), count(design)
     else:
@@ -144,17 +67,17 @@ def estimate(
     return conclude(design, replies, cost)
 
 
-def make_design(request: Request, settings: Settings) -> Design:
+def make_design(request: Request, settings: CrossSettings) -> Design:
     """Sizes, repeats and scales: each from the two clients of the pair alone."""
     least = settings.min_samples
     norms = dict.fromkeys(request.names, 1.0)  # for those who are lost: their pairs are not used
-    replies = request.ask("cross-norm", {name: {"min_samples": least} for name in request.names})
+    replies = request.ask(norm, {name: {"min_samples": least} for name in request.names})
     norms |= {name: float(reply["norm"][0]) for name, reply in replies.items()}
     largest = [
         min(*(folding.largest(request.quantity(name), settings.folds) for name in pair), settings.cap)
         for pair in request.pairs
     ]
-    sizes = [max(1, size - size % least) for size in largest]  # two sizes differ by the floor or not at all
+    sizes = [max(1, size - size % least) for size in largest]  # two sizes differ by the limit or not at all
     squares = [sum(norms[name] for name in pair) / 2 for pair in request.pairs]
     return Design(
         settings,
@@ -171,10 +94,10 @@ def make_design(request: Request, settings: Settings) -> Design:
 def exchange(design: Design, request: Request) -> Replies:
     """The server side, message by message."""
     rows = design.rows()
-    request.ask("cross-open", {name: part.message() for name, part in design.parts().items()})
+    request.ask(open_plan, {name: asdict(part) for name, part in design.client_plans().items()})
 
-    def step(look: Tensor) -> Tensor:
-        replies = request.ask("cross-step", {name: {"w": look[mine].numpy()} for name, mine in rows.items()})
+    def average_step(look: Tensor) -> Tensor:
+        replies = request.ask(step, {name: {"w": look[mine].numpy()} for name, mine in rows.items()})
         mean = torch.zeros_like(look)
         for name, reply in replies.items():
             mean[rows[name]] += torch.from_numpy(reply["w"]) / 2
@@ -182,25 +105,11 @@ def exchange(design: Design, request: Request) -> Replies:
 
     start = torch.zeros(len(design.models()), *design.shape)
     rounds = design.settings.rounds
-    w = accelerate(step, start, rounds, lambda round_: request.progress(round_, rounds))
-    replies = request.ask("cross-validate", {name: {"w": w[mine].numpy()} for name, mine in rows.items()})
+    w = accelerate(average_step, start, rounds, lambda round_: request.progress(round_, rounds))
+    replies = request.ask(validate, {name: {"w": w[mine].numpy()} for name, mine in rows.items()})
     count = design.settings.replicates
     shapes = {name: (len(mine), design.head.directions, count) for name, mine in places(design.pairs).items()}
     return request.expect(replies, "replicates", shapes)
-
-
-def accelerate(
-    step: Callable[[Tensor], Tensor], w: Tensor, rounds: int, report: Callable[[int], None] | None = None
-) -> Tensor:
-    """Nesterov's method: w' = step(v), v' = w' + t / (t + 3) (w' - w), for `rounds` rounds; returns the last w."""
-    look = w
-    for t in range(rounds):
-        stepped = step(look)
-        look = stepped + t / (t + 3) * (stepped - w)
-        w = stepped
-        if report is not None:
-            report(t + 1)
-    return w
 
 
 def conclude(design: Design, replies: Replies, cost: Cost | None) -> Estimate:

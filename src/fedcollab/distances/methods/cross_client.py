@@ -12,51 +12,55 @@ read.
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any, NotRequired, TypedDict
 
 import numpy as np
 import torch
+from msgspec import Meta
 from numpy.typing import NDArray
 from torch import Tensor
 
 from fedcollab.distances.methods.heads import Head, find
 from fedcollab.distances.sampling import folds as folding
-from fedcollab.distances.sampling.floor import require
+from fedcollab.distances.sampling.least import require
 from fedcollab.distances.sampling.uncertainty import partial, summary
-from fedcollab.wire.message import Message
+from fedcollab.wire.action import Empty, Release, action
+from fedcollab.wire.fields import Finite, Positive, Sides, Whole
 from fedcollab.wire.silo import Silo
 
 Floats = NDArray[np.float64]
 
 
+#: what a client may be asked for at most: more would be an attack on its memory, or a mistake
+FOLDS, REPEATS, REPLICATES, CLASSES = 100, 100, 1_000, 100_000
+
+Classes = Annotated[int, Meta(ge=1, le=CLASSES)]
+Folds = Annotated[int, Meta(ge=2, le=FOLDS)]
+Replicates = Annotated[int, Meta(ge=0, le=REPLICATES)]
+Side = Annotated[int, Meta(ge=0, le=1)]
+Weights = Annotated[NDArray[np.float32], Sides("M", "R", "D")]
+Shares = Annotated[Floats, Sides("N", "E", low=0, high=1)]
+
+
 @dataclass(frozen=True)
-class Part:
-    """One client's part in the plan: lists have one entry a pair."""
+class ClientPlan:
+    """What a client is told once about its comparisons with others: lists have one entry a pair."""
 
     head: str
-    classes: int
-    seed: int
-    folds: int
-    replicates: int
-    sizes: list[int]
-    repeats: list[int]
-    targets: list[int]
-    scales: list[float]
-    min_samples: int = 1
+    classes: Classes
+    seed: Whole
+    folds: Folds
+    replicates: Replicates
+    sizes: Annotated[list[Positive], Sides("N")]
+    repeats: Annotated[list[Annotated[int, Meta(ge=1, le=REPEATS)]], Sides("N")]
+    targets: Annotated[list[Side], Sides("N")]
+    scales: Annotated[list[Finite], Sides("N")]
+    min_samples: Positive = 1
     label_counts: str = "drawn"
 
-    @classmethod
-    def of(cls, message: Message) -> Part:
-        """From a message, or from what was kept of it."""
-        return cls(**{key: message[key] for key in cls.__dataclass_fields__})
-
-    def message(self) -> Message:
-        """As a message."""
-        return {key: getattr(self, key) for key in self.__dataclass_fields__}
-
     def models(self) -> list[tuple[int, int, int, int]]:
-        """(pair, direction, repeat, fold) of every model, in the order of the stacked weights."""
+        """Return (pair, direction, repeat, fold) of every model, in the order of the stacked weights."""
         return models(find(self.head), self.folds, self.repeats)
 
 
@@ -71,45 +75,80 @@ def models(head: Head, folds: int, repeats: list[int]) -> list[tuple[int, int, i
     ]
 
 
-def norm(message: Message, silo: Silo) -> Message:
-    """Action `cross-norm`."""
+class NormMessage(TypedDict):
+    """The fewest samples that the server wants the number to be made of."""
+
+    min_samples: NotRequired[Positive]
+
+
+class NormReply(TypedDict):
+    """The mean squared length of a training sample."""
+
+    norm: Annotated[Floats, Sides(1)]
+
+
+class StepMessage(TypedDict):
+    """The weights of all models of the client's pairs, before or after a step."""
+
+    w: Weights
+
+
+class JudgeReply(TypedDict):
+    """Accuracies of each pair and direction on held-out samples, and on training samples (`fitted`)."""
+
+    accuracy: Shares
+    variance: Shares
+    fitted: Shares
+    replicates: Annotated[Floats, Sides("N", "E", "_")]
+
+
+@action("cross-norm", purpose="said how long a sample is on average: one number", release=Release.EXACT)
+def norm(message: NormMessage, silo: Silo) -> NormReply:
+    """Return the mean squared length of the client's training samples."""
     x = rows(silo)
     require(silo, message, len(x), "the length of its features")
     return {"norm": np.array([np.mean(np.sum(np.square(x, dtype=np.float64), axis=1))])}
 
 
-def open_plan(message: Message, silo: Silo) -> Message:
-    """Action `cross-open`."""
-    check(Part.of(message), silo)
-    silo.state["cross"] = Part.of(message).message()
+@action("cross-open", purpose="took over the plan of a comparison with other clients", release=Release.NOTHING)
+def open_plan(message: ClientPlan, silo: Silo) -> Empty:
+    """Keep the plan, if it respects the client's limits."""
+    check(message, silo)
+    silo.state["cross"] = asdict(message)
     return {}
 
 
-def check(part: Part, silo: Silo) -> None:
-    """The floor: updates of two folds, or of two training sizes, differ by the sum over the samples between them."""
-    message: Message = {"min_samples": part.min_samples}
+def check(part: ClientPlan, silo: Silo) -> None:
+    """Apply the limit of samples: updates of two folds, or sizes, differ by a sum over the samples between them."""
+    message = {"min_samples": part.min_samples}
     count = len(silo.arrays.y)
     require(silo, message, max(1, count // part.folds), f"updates of {part.folds} folds of {count} samples")
     sizes = sorted(set(part.sizes))
     require(silo, message, sizes[0], f"updates from {sizes[0]} samples")
     for less, more in itertools.pairwise(sizes):
-        require(silo, message, more - less, f"updates from {less} and from {more} samples (no multiples of the floor)")
+        require(silo, message, more - less, f"updates from {less} and from {more} samples (no multiples of the limit)")
 
 
-def step(message: Message, silo: Silo) -> Message:
-    """Action `cross-step`."""
-    part = Part.of(silo.state["cross"])
+@action("cross-step", purpose="trained models that tell clients apart: weights", release=Release.EXACT)
+def step(message: StepMessage, silo: Silo) -> StepMessage:
+    """Return the weights after one step on the client's own training samples."""
+    part = ClientPlan(**silo.state["cross"])
     w = torch.from_numpy(np.array(message["w"])).to(silo.device)
     return {"w": descend(part, w, silo).cpu().numpy()}
 
 
-def validate(message: Message, silo: Silo) -> Message:
-    """Action `cross-validate`. The plan stays until the next one: a reply may be lost and asked for again."""
-    part = Part.of(silo.state["cross"])
+@action(
+    "cross-validate",
+    purpose="tested models that tell clients apart: accuracies and their spread",
+    release=Release.EXACT,
+)
+def validate(message: StepMessage, silo: Silo) -> JudgeReply:
+    """Return held-out accuracies. The plan stays until the next one: a reply may be lost and asked for again."""
+    part = ClientPlan(**silo.state["cross"])
     return judge(part, torch.from_numpy(np.array(message["w"])).to(silo.device), silo)
 
 
-def descend(part: Part, w: Tensor, silo: Silo) -> Tensor:
+def descend(part: ClientPlan, w: Tensor, silo: Silo) -> Tensor:
     """w - step * gradient of the mean loss over the client's training samples; w is (models, rows, D + 1)."""
     head = find(part.head)
     x, y = tensors(silo)
@@ -125,7 +164,7 @@ def descend(part: Part, w: Tensor, silo: Silo) -> Tensor:
     return updated
 
 
-def judge(part: Part, w: Tensor, silo: Silo) -> Message:
+def judge(part: ClientPlan, w: Tensor, silo: Silo) -> JudgeReply:
     """Accuracy of each pair and direction on held-out samples (each held out once a repeat), and on training samples.
 
     See `uncertainty.summary`; `fitted` (pairs, directions) is the accuracy on training samples.
@@ -146,7 +185,12 @@ def judge(part: Part, w: Tensor, silo: Silo) -> Message:
         hits[pair[:, None], direction[:, None], samples[size:]] += right[:, size:] / times[:, None]
         np.add.at(fitted, (pair, direction), right[:, :size].mean(axis=1) / times / part.folds)
     drawn = summary(hits, partial(np.array(part.sizes)), part.replicates, part.seed, silo)
-    return {**drawn, "fitted": fitted}
+    return {
+        "accuracy": drawn["accuracy"],
+        "variance": drawn["variance"],
+        "fitted": fitted,
+        "replicates": drawn["replicates"],
+    }
 
 
 def rows(silo: Silo) -> NDArray[np.float32]:
@@ -165,7 +209,7 @@ def _responses(w: Tensor, x: Tensor, scale: Tensor) -> Tensor:
     return (x @ flat.T).reshape(len(x), *w.shape[:2]) / scale[:, None] + w[..., -1]
 
 
-def _groups(part: Part, device: str) -> list[tuple[tuple[int, int, int], Tensor, Tensor, Tensor]]:
+def _groups(part: ClientPlan, device: str) -> list[tuple[tuple[int, int, int], Tensor, Tensor, Tensor]]:
     """Models with the same training samples, together: (size, repeat, fold), their places, targets and scales."""
     members: dict[tuple[int, int, int], list[int]] = {}
     listed = part.models()
@@ -187,5 +231,5 @@ def _groups(part: Part, device: str) -> list[tuple[tuple[int, int, int], Tensor,
     return grouped
 
 
-def _order(part: Part, silo: Silo, repeat: int) -> folding.Ints:
+def _order(part: ClientPlan, silo: Silo, repeat: int) -> folding.Ints:
     return folding.order(part.seed, silo.name, repeat, silo.arrays.y, part.folds, part.label_counts)

@@ -34,12 +34,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcollab import seeds
-from fedcollab.distances import privacy as privately
-from fedcollab.distances.methods.few_round_client import triangle_side
-from fedcollab.distances.methods.pairs import Estimate, Floats, Request, places
+from fedcollab.distances.methods.few_round_client import moments, triangle_side, validate
+from fedcollab.distances.request import Estimate, Floats, Request, places
 from fedcollab.distances.sampling import folds as folding
 from fedcollab.distances.sampling.resample import DRAWN, SET
 from fedcollab.errors import InputError, number
+from fedcollab.silo import privacy as privately
 from fedcollab.wire.message import Message
 
 #: emphasis and ridge that are tried through an encoder
@@ -47,10 +47,14 @@ CHOICES = ((0.0, 1.0), (0.5, 0.3))
 
 
 @dataclass(frozen=True)
-class Settings:
-    """`width`: features after projection, at most; `min_samples`: see `distances.floor`; `privacy`: as applied.
+class FewRoundSettings:
+    """Settings of the method.
 
-    `label_counts`: see `distances.sampling`; `emphasis`: see above.
+    width          features after projection, at most
+    min_samples    see `sampling.least`
+    privacy        the noise of differential privacy, as applied
+    label_counts   see `sampling.resample`
+    emphasis       see above
     """
 
     labels: bool
@@ -100,13 +104,13 @@ def estimate(
         raise InputError(f"`emphasis` (='auto') does not go with {'privacy' if asked else 'a `ridge` of your own'}")
     if asked and label_counts == SET:
         raise InputError("`label_counts` (='set') does not go with privacy: a sample's label would move others' folds")
-    least, sampling = request.floor(min_samples), DRAWN if asked else request.sampling(label_counts)
-    tried = [Settings(labels, width, folds, b, replicates, least, asked, sampling, a) for a, b in choices]
+    least, sampling = request.min_samples(min_samples), DRAWN if asked else request.sampling(label_counts)
+    tried = [FewRoundSettings(labels, width, folds, b, replicates, least, asked, sampling, a) for a, b in choices]
     training = gather(request, tried[0])
     w = np.stack([train(request, settings, training) for settings in tried])
     mine = places(request.pairs)
     replies = request.ask(
-        "few-validate",
+        validate,
         {
             name: {
                 "w": np.concatenate(list(w[:, own])),
@@ -133,19 +137,19 @@ def estimate(
     )
 
 
-def gather(request: Request, settings: Settings) -> dict[str, Floats]:
+def gather(request: Request, settings: FewRoundSettings) -> dict[str, Floats]:
     """The first round: every client's mean moments of what each fold leaves."""
     folds = settings.folds
     classes = request.classes if settings.labels else 1
     plan: Message = {"seed": request.seed, "width": settings.width, "folds": folds, "classes": classes}
     plan |= {"min_samples": settings.min_samples, "privacy": settings.privacy, "label_counts": settings.label_counts}
-    replies = request.ask("few-moments", dict.fromkeys(request.names, plan))
+    replies = request.ask(moments, dict.fromkeys(request.names, plan))
     side = min(settings.width, request.features) + 1
     replies = request.expect(replies, "m", dict.fromkeys(replies, (folds, classes, side * (side + 1) // 2)))
     return {name: train_moments(reply["m"], request.quantity(name)) for name, reply in replies.items()}
 
 
-def train(request: Request, settings: Settings, training: Mapping[str, Floats]) -> NDArray[np.float32]:
+def train(request: Request, settings: FewRoundSettings, training: Mapping[str, Floats]) -> NDArray[np.float32]:
     """Weights (pairs, folds, labels, d + 1) from all clients' moments."""
     folds, asked = settings.folds, settings.privacy
     classes = request.classes if settings.labels else 1

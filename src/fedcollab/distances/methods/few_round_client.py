@@ -5,45 +5,112 @@
     accuracies of each pair's discriminators, each on the fold that it was not trained on          few-validate
 
 A sample is part of exactly one M_fk, so no difference of two of them isolates it. Labels with fewer samples in a fold
-than the floor share their moments: each gets the mean of all of them, times its own count. Test data is never read.
+than the limit share their moments: each gets the mean of all of them, times its own count. Test data is never read.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
+
 import numpy as np
+from msgspec import Meta
 from numpy.typing import NDArray
 
 from fedcollab import seeds
-from fedcollab.distances import privacy
-from fedcollab.distances.methods.cross_client import rows
+from fedcollab.distances.methods.cross_client import Classes, Folds, Replicates, Side, rows
 from fedcollab.distances.sampling import folds as folding
-from fedcollab.distances.sampling.floor import floor, require
+from fedcollab.distances.sampling.least import least_samples, require
 from fedcollab.distances.sampling.resample import DRAWN
 from fedcollab.distances.sampling.uncertainty import WHOLE, summary
-from fedcollab.wire.message import Message
+from fedcollab.silo import privacy
+from fedcollab.wire.action import Release, action, require_size
+from fedcollab.wire.fields import Positive, Sides, Whole
+from fedcollab.wire.limits import Limits
 from fedcollab.wire.silo import Silo
 
 Floats = NDArray[np.float64]
 
 
-def moments(message: Message, silo: Silo) -> Message:
-    """Action `few-moments`: M (folds, labels, triangle), the upper triangle of each matrix row by row."""
-    silo.state["few"] = message
+Above0 = Annotated[float, Meta(gt=0)]
+Privacy = Annotated[dict[Literal["noise", "epsilon", "delta", "clip"], Above0], Meta(min_length=4)] | None
+
+
+class MomentsMessage(TypedDict):
+    """The plan of the comparison; it is kept for `few-validate`."""
+
+    seed: Whole
+    width: Classes
+    folds: Folds
+    classes: Classes
+    min_samples: Positive
+    privacy: NotRequired[Privacy]
+    label_counts: str
+
+
+class MomentsReply(TypedDict):
+    """M (folds, labels, triangle): the upper triangle of each matrix, row by row."""
+
+    m: Annotated[NDArray[np.float32], Sides("_", "_", "_")]
+
+
+class ValidateMessage(TypedDict):
+    """Weights (pairs, folds, labels, d + 1), and the client's side in each pair."""
+
+    w: Annotated[NDArray[np.float32], Sides("N", "F", "K", "D")]
+    targets: Annotated[list[Side], Sides("N")]
+    replicates: Replicates
+
+
+class ValidateReply(TypedDict):
+    """Accuracy, variance and replicates of each pair; with noise the accuracy alone."""
+
+    found: Annotated[Floats, Sides("N", "_")]
+
+
+def _limit_moments(message: MomentsMessage, silo: Silo, limits: Limits) -> None:
+    side = min(message["width"], silo.arrays.x[0].size) + 1
+    require_size(message["folds"] * message["classes"] * side * (side + 1) // 2, limits)
+
+
+def _found_columns(message: ValidateMessage, reply: ValidateReply) -> str | None:
+    if reply["found"].shape[1] in (1, 2 + message["replicates"]):
+        return None
+    return f"`found` has shape {reply['found'].shape}; expected {2 + message['replicates']} columns"
+
+
+@action(
+    "few-moments",
+    purpose="gave sums over parts of the data: products of two features each, by label",
+    release=Release.NOISED,
+    noise=lambda message, silo: message.get("privacy"),
+    limit=_limit_moments,
+)
+def moments(message: MomentsMessage, silo: Silo) -> MomentsReply:
+    """Return M (folds, labels, triangle), the upper triangle of each matrix row by row."""
+    silo.state["few"] = dict(message)
     count = len(silo.arrays.y)
     require(silo, message, max(1, count // message["folds"]), f"moments of {message['folds']} folds of {count} samples")
     found = fold_moments(message, silo)
-    if message["privacy"]:
+    if message.get("privacy"):
         # a triangle with its off-diagonal times sqrt(2) is as long as the whole matrix
         weight = np.where(np.equal(*np.triu_indices(triangle_side(found.shape[2]))), 1.0, np.sqrt(0.5))
         found += weight * privacy.noise(message["privacy"]["noise"] * privacy.SENSITIVITY, found.shape)
     return {"m": found.astype(np.float32)}
 
 
-def validate(message: Message, silo: Silo) -> Message:
-    """Action `few-validate`: weights (pairs, folds, labels, d + 1) -> accuracy, variance, replicates (pairs, 2 + R)."""
+@action(
+    "few-validate",
+    purpose="tested models that tell clients apart: accuracies and their spread",
+    release=Release.NOISED,
+    noise=lambda message, silo: silo.state.get("few", {}).get("privacy"),
+    consistent=_found_columns,
+)
+def validate(message: ValidateMessage, silo: Silo) -> ValidateReply:
+    """Return accuracy, variance and replicates of each pair (pairs, 2 + R)."""
     plan = silo.state["few"]
     right = hits(plan, np.asarray(message["w"], dtype=np.float64), message["targets"], silo)
-    if plan["privacy"]:
+    if plan.get("privacy"):
         accuracy = right.mean(axis=1)
         scale = plan["privacy"]["noise"] * privacy.accuracy_sensitivity(*right.shape)
         return {"found": (accuracy + privacy.noise(scale, accuracy.shape))[:, None]}
@@ -52,14 +119,16 @@ def validate(message: Message, silo: Silo) -> Message:
     return {"found": np.concatenate(columns, axis=1)}
 
 
-def fold_moments(plan: Message, silo: Silo) -> Floats:
+def fold_moments(plan: Mapping[str, Any], silo: Silo) -> Floats:
     """M (folds, labels, triangle), small labels pooled."""
     z, y = lifted(plan, silo), labels(plan, silo)
     upper = np.triu_indices(z.shape[1])
     found: Floats = np.zeros((plan["folds"], plan["classes"], len(upper[0])))
     for fold, samples in enumerate(parts(plan, silo)):
         counts = np.bincount(y[samples], minlength=plan["classes"])
-        least = 1 if plan["privacy"] else floor(silo, plan)  # what is pooled would depend on the data: noise serves
+        least = (
+            1 if plan.get("privacy") else least_samples(silo, plan)
+        )  # with noise: what is pooled would show the data
         for group in groups(counts, least):
             chosen = samples[np.isin(y[samples], group)]
             share = counts[group] / len(chosen)
@@ -67,7 +136,7 @@ def fold_moments(plan: Message, silo: Silo) -> Floats:
     return found
 
 
-def hits(plan: Message, w: Floats, targets: list[int], silo: Silo) -> Floats:
+def hits(plan: Mapping[str, Any], w: Floats, targets: list[int], silo: Silo) -> Floats:
     """(pairs, samples): whether the discriminator that did not see a sample attributes it to this client."""
     z, y = lifted(plan, silo), labels(plan, silo)
     first = np.array(targets) == 1
@@ -93,10 +162,10 @@ def groups(counts: NDArray[np.int64], at_least: int) -> list[list[int]]:
     return [[label] for label in alone] + ([pooled] if pooled else [])
 
 
-def lifted(plan: Message, silo: Silo) -> Floats:
+def lifted(plan: Mapping[str, Any], silo: Silo) -> Floats:
     """x~ = (R x, 1) of every training sample; with privacy, R x / clip, no longer than 1."""
     x = project(rows(silo).astype(np.float64), plan["width"], plan["seed"])
-    if plan["privacy"]:
+    if plan.get("privacy"):
         x = privacy.clipped(x, plan["privacy"]["clip"])
     return np.concatenate([x, np.ones((len(x), 1))], axis=1)
 
@@ -120,14 +189,14 @@ def triangle_side(length: int) -> int:
     return int((np.sqrt(8 * length + 1) - 1) / 2)
 
 
-def labels(plan: Message, silo: Silo) -> NDArray[np.int64]:
+def labels(plan: Mapping[str, Any], silo: Silo) -> NDArray[np.int64]:
     """Class indices; all 0 where labels do not count."""
     y = silo.arrays.y
     return y if plan["classes"] > 1 else np.zeros_like(y)
 
 
-def parts(plan: Message, silo: Silo) -> list[folding.Ints]:
+def parts(plan: Mapping[str, Any], silo: Silo) -> list[folding.Ints]:
     """The client's samples, fold by fold. With privacy no sample's label may decide about the fold of another."""
-    label_counts = DRAWN if plan["privacy"] else plan["label_counts"]
+    label_counts = DRAWN if plan.get("privacy") else plan["label_counts"]
     samples = folding.order(plan["seed"], silo.name, 0, silo.arrays.y, plan["folds"], label_counts)
     return np.array_split(samples, plan["folds"])

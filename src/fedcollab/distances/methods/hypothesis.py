@@ -12,7 +12,7 @@ are those of `cross`. Bao, Wang, Wu, He (ICML 2023), Section 3 (C-divergence) an
 from __future__ import annotations
 
 from fedcollab.distances.methods import cross
-from fedcollab.distances.methods.pairs import Estimate, Request
+from fedcollab.distances.request import Estimate, Request
 
 
 def estimate(

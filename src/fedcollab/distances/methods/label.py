@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from fedcollab import seeds
-from fedcollab.distances.methods.pairs import Estimate, Floats, Request
+from fedcollab.distances.request import Estimate, Floats, Request
 from fedcollab.errors import number
 
 
@@ -33,9 +33,8 @@ def estimate(request: Request, *, replicates: int = 100) -> Estimate:
 
 def label_counts(request: Request, name: str) -> Floats:
     """A client's training samples of each class."""
-    assert request.runtime.schema is not None
-    counts = request.runtime.described[name]["label_counts"]
-    return np.array([counts.get(str(label), 0) for label in request.runtime.schema.classes], dtype=np.float64)
+    counts = request.federation.described[name]["label_counts"]
+    return np.array([counts.get(str(label), 0) for label in request.federation.schema.classes], dtype=np.float64)
 
 
 def total_variation(first: Floats, second: Floats) -> Floats:

@@ -13,25 +13,50 @@ mean at either client is compared by its label alone. One message; a value in [0
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Annotated, NotRequired, TypedDict
 
-from fedcollab.distances.methods.cross_client import rows
+import numpy as np
+from msgspec import Meta
+from numpy.typing import NDArray
+
+from fedcollab.distances.methods.cross_client import Classes, rows
 from fedcollab.distances.methods.label import label_counts
-from fedcollab.distances.methods.pairs import Estimate, Floats, Request
-from fedcollab.distances.sampling.floor import floor
+from fedcollab.distances.request import Estimate, Floats, Request
+from fedcollab.distances.sampling.least import least_samples
 from fedcollab.errors import number
+from fedcollab.wire.action import Release, action, require_size
+from fedcollab.wire.fields import Positive, Sides
 from fedcollab.wire.message import Message
 from fedcollab.wire.silo import Silo
 
 
-def means(message: Message, silo: Silo) -> Message:
-    """Action `prototype-means`: means of the classes with `least` samples or more, which they are, and their spread.
+class MeansMessage(TypedDict):
+    """How many classes there are, and how many samples a class must have."""
 
-    The floor counts too.
-    """
+    classes: Classes
+    least: Annotated[int, Meta(ge=2)]
+    min_samples: NotRequired[Positive]
+
+
+class MeansReply(TypedDict):
+    """The mean sample of each class that has enough, which classes these are, and how far samples are from them."""
+
+    means: Annotated[NDArray[np.float32], Sides("K", "_")]
+    known: Annotated[NDArray[np.bool_], Sides("K")]
+    spread: Annotated[Floats, Sides(1)]
+
+
+@action(
+    "prototype-means",
+    purpose="gave the average sample of each class",
+    release=Release.EXACT,
+    limit=lambda message, silo, limits: require_size(message["classes"] * silo.arrays.x[0].size, limits),
+)
+def means(message: MeansMessage, silo: Silo) -> MeansReply:
+    """Return means of the classes with `least` samples or more (and the client's own limit), and their spread."""
     x, y = rows(silo).astype(np.float64), silo.arrays.y
     found = np.zeros((message["classes"], x.shape[1]))
-    known = np.bincount(y, minlength=message["classes"]) >= max(message["least"], floor(silo, message))
+    known = np.bincount(y, minlength=message["classes"]) >= max(message["least"], least_samples(silo, message))
     for label in np.flatnonzero(known):
         found[label] = x[y == label].mean(axis=0)
     inside = known[y]
@@ -42,9 +67,9 @@ def means(message: Message, silo: Silo) -> Message:
 def estimate(request: Request, *, least: int = 3, min_samples: int | None = None) -> Estimate:
     """Distances of the request's pairs."""
     number("least", least, at_least=2, whole=True)
-    min_samples = request.floor(min_samples)
+    min_samples = request.min_samples(min_samples)
     message: Message = {"classes": request.classes, "least": least, "min_samples": min_samples}
-    replies = request.ask("prototype-means", dict.fromkeys(request.names, message))
+    replies = request.ask(means, dict.fromkeys(request.names, message))
     values = []
     for position, (a, b) in enumerate(request.pairs):
         if a not in replies or b not in replies:

@@ -12,38 +12,21 @@ Bao, Wang, Wu, He (ICML 2023), Section 4.1 and Algorithm 1 (line 6 read as clien
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fedcollab.distances.methods import span
 from fedcollab.distances.methods.discriminator import initial, parameters
-from fedcollab.distances.methods.pairs import Estimate, Floats, Request, places
-from fedcollab.distances.methods.published_client import Task, check
+from fedcollab.distances.methods.published_client import Task, check, open_task, step, validate
+from fedcollab.distances.methods.published_loop import Active, PublishedSettings, watch
+from fedcollab.distances.request import Estimate, Floats, Request, places
 from fedcollab.errors import InputError, number
 from fedcollab.wire.runtime import Cost
 from fedcollab.wire.vectorised import Vectorised
-
-Active = NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class Settings:
-    """As in the paper; `train` is the same at every client, `every` and `patience` count rounds and validations."""
-
-    train: int
-    labels: bool = True
-    lr: float = 0.01
-    batch: int = 32
-    local_steps: int = 1
-    rounds: int = 2000
-    every: int = 10
-    patience: int = 10
-    hidden: int = 200
-    min_samples: int = 1
 
 
 def estimate(
@@ -61,7 +44,7 @@ def estimate(
     min_samples: int | None = None,
 ) -> Estimate:
     """Distances of the request's pairs: C-divergence, or without `labels` the H-delta-H divergence."""
-    settings = Settings(
+    settings = PublishedSettings(
         train_size(request, train),
         labels,
         number("lr", lr, above=0),
@@ -71,14 +54,12 @@ def estimate(
         every,
         patience,
         hidden,
-        request.floor(min_samples),
+        request.min_samples(min_samples),
     )
     for name in ("batch", "local_steps", "rounds", "every", "patience", "hidden"):
         number(name, getattr(settings, name), at_least=1, whole=True)
     cost = None
     if isinstance(request.runtime, Vectorised):
-        from fedcollab.distances.methods import span
-
         told = tasks(request, settings)
         for name, task in told.items():
             check(task, request.runtime.silos[name])
@@ -91,7 +72,7 @@ def estimate(
 
 def train_size(request: Request, train: int | None) -> int:
     """Training samples of every client: as given, or half of the federation's smallest client."""
-    names = request.runtime.names
+    names = request.federation.names
     smallest = min(names, key=request.quantity)
     if train is None:
         return max(1, request.quantity(smallest) // 2)
@@ -104,7 +85,7 @@ def train_size(request: Request, train: int | None) -> int:
     return train
 
 
-def tasks(request: Request, settings: Settings) -> dict[str, Task]:
+def tasks(request: Request, settings: PublishedSettings) -> dict[str, Task]:
     """What each client is told."""
     return {
         name: Task(
@@ -122,10 +103,10 @@ def tasks(request: Request, settings: Settings) -> dict[str, Task]:
     }
 
 
-def exchange(request: Request, settings: Settings) -> tuple[Floats, NDArray[np.int64]]:
+def exchange(request: Request, settings: PublishedSettings) -> tuple[Floats, NDArray[np.int64]]:
     """The server side, message by message: best distance and rounds of each pair."""
     mine = places(request.pairs)
-    request.ask("published-open", {name: task.message() for name, task in tasks(request, settings).items()})
+    request.ask(open_task, {name: asdict(task) for name, task in tasks(request, settings).items()})
     start = initial(request.seed, request.features, request.classes if settings.labels else 0, settings.hidden)
     w = start.repeat(len(request.pairs), 1)
 
@@ -139,7 +120,7 @@ def exchange(request: Request, settings: Settings) -> tuple[Floats, NDArray[np.i
     def advance(active: Active, round_: int) -> None:
         parts = messages(active)
         replies = request.ask(
-            "published-step",
+            step,
             {name: {"w": w[at].numpy(), "pairs": own, "round": round_} for name, (own, at) in parts.items()},
         )
         w[active] = 0.0
@@ -148,9 +129,7 @@ def exchange(request: Request, settings: Settings) -> tuple[Floats, NDArray[np.i
 
     def balanced(active: Active) -> Floats:
         parts = messages(active)
-        replies = request.ask(
-            "published-validate", {name: {"w": w[at].numpy(), "pairs": own} for name, (own, at) in parts.items()}
-        )
+        replies = request.ask(validate, {name: {"w": w[at].numpy(), "pairs": own} for name, (own, at) in parts.items()})
         total: Floats = np.zeros(len(request.pairs))
         for name, reply in replies.items():
             total[parts[name][1].numpy()] += reply["accuracy"]
@@ -159,45 +138,7 @@ def exchange(request: Request, settings: Settings) -> tuple[Floats, NDArray[np.i
     return watch(advance, balanced, len(request.pairs), settings, request)
 
 
-def watch(
-    advance: Callable[[Active, int], None],
-    balanced: Callable[[Active], Floats],
-    pairs: int,
-    settings: Settings,
-    request: Request,
-    *,
-    settle: bool = False,
-) -> tuple[Floats, NDArray[np.int64]]:
-    """The loop that both ways share: advance the active pairs, validate every so often, stop each at its patience.
-
-    With `settle`, a pair that has reached 1, which nothing can better, is not computed further: its rounds are counted
-    as if it had been.
-    """
-    best, stale = np.full(pairs, -np.inf), np.zeros(pairs, dtype=np.int64)
-    taken = np.zeros(pairs, dtype=np.int64)
-    active = np.arange(pairs)
-    for round_ in range(settings.rounds):
-        advance(active, round_)
-        taken[active] += 1
-        if (round_ + 1) % settings.every and round_ + 1 < settings.rounds:
-            continue
-        value = balanced(active)
-        better = value > best[active] + 1e-9
-        best[active] = np.where(better, value, best[active])
-        stale[active] = np.where(better, 0, stale[active] + 1)
-        active = active[stale[active] < settings.patience]
-        if settle:
-            done = best[active] >= 1.0
-            left = np.minimum(settings.rounds - round_ - 1, settings.every * (settings.patience - stale[active[done]]))
-            taken[active[done]] += left
-            active = active[~done]
-        request.progress(pairs - len(active), pairs)
-        if not len(active):
-            break
-    return best, taken
-
-
-def count(request: Request, settings: Settings, taken: NDArray[np.int64]) -> Cost:
+def count(request: Request, settings: PublishedSettings, taken: NDArray[np.int64]) -> Cost:
     """What `exchange` moves: weights both ways in each of a pair's rounds, weights and an accuracy per validation."""
     model = parameters(request.features, request.classes if settings.labels else 0, settings.hidden) * 4
     checks = -(-taken // settings.every)

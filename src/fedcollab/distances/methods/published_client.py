@@ -9,19 +9,23 @@ Replies hold weights and balanced-accuracy halves; test data is never read.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Annotated, TypedDict
 
 import numpy as np
 import torch
+from msgspec import Meta
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fedcollab import seeds
-from fedcollab.distances.methods.cross_client import tensors
+from fedcollab.data.split import stratified
+from fedcollab.distances.methods.cross_client import CLASSES, Classes, Side, tensors
 from fedcollab.distances.methods.discriminator import descend, forward
-from fedcollab.distances.sampling.floor import require
 from fedcollab.distances.sampling.folds import Ints
-from fedcollab.federation.prepare import stratified
-from fedcollab.wire.message import Message
+from fedcollab.distances.sampling.least import require
+from fedcollab.wire.action import Empty, Release, action
+from fedcollab.wire.fields import Finite, Positive, Sides, Whole
 from fedcollab.wire.silo import Silo
 
 
@@ -29,49 +33,68 @@ from fedcollab.wire.silo import Silo
 class Task:
     """What a client is told once: `train` samples for training, and its target (1 first, 0 second) in each pair."""
 
-    seed: int
-    train: int
-    lr: float
-    batch: int
-    local_steps: int
-    hidden: int
-    classes: int
-    targets: list[int]
-    min_samples: int = 1
-
-    @classmethod
-    def of(cls, message: Message) -> Task:
-        """From a message, or from what was kept of it."""
-        return cls(**{key: message[key] for key in cls.__dataclass_fields__})
-
-    def message(self) -> Message:
-        """As a message."""
-        return {key: getattr(self, key) for key in self.__dataclass_fields__}
+    seed: Whole
+    train: Positive
+    lr: Finite
+    batch: Positive
+    local_steps: Annotated[int, Meta(ge=1, le=1_000)]
+    hidden: Classes
+    classes: Annotated[int, Meta(ge=0, le=CLASSES)]
+    targets: list[Side]
+    min_samples: Positive = 1
 
 
-def open_task(message: Message, silo: Silo) -> Message:
-    """Action `published-open`."""
-    check(Task.of(message), silo)
-    silo.state["published"] = Task.of(message).message()
+class PairsMessage(TypedDict):
+    """The weights of some pairs' discriminators, and which pairs they are."""
+
+    w: Annotated[NDArray[np.float32], Sides("M", "P")]
+    pairs: Annotated[list[Annotated[int, Meta(ge=0)]], Sides("M")]
+
+
+class StepMessage(PairsMessage):
+    """The same, with the number of the round."""
+
+    round: Whole
+
+
+class StepReply(TypedDict):
+    """The weights after the local steps."""
+
+    w: Annotated[NDArray[np.float32], Sides("M", "P")]
+
+
+class ValidateReply(TypedDict):
+    """The share of held-out samples told right, one number a pair."""
+
+    accuracy: Annotated[NDArray[np.float64], Sides("M", low=0, high=1)]
+
+
+@action("published-open", purpose="took over the plan of a comparison with other clients", release=Release.NOTHING)
+def open_task(message: Task, silo: Silo) -> Empty:
+    """Keep the plan, if it respects the client's limits."""
+    check(message, silo)
+    silo.state["published"] = asdict(message)
     return {}
 
 
 def check(task: Task, silo: Silo) -> None:
-    """The floor: the smallest batch that makes an update."""
+    """Apply the limit of samples to the smallest batch that makes an update."""
     smallest = task.train % task.batch or min(task.batch, task.train)
     require(silo, {"min_samples": task.min_samples}, smallest, f"updates from batches of {smallest} samples")
 
 
-def step(message: Message, silo: Silo) -> Message:
-    """Action `published-step`."""
-    task = Task.of(silo.state["published"])
+@action("published-step", purpose="trained models that tell clients apart: weights", release=Release.EXACT)
+def step(message: StepMessage, silo: Silo) -> StepReply:
+    """Return the weights after the local steps on the client's own training samples."""
+    task = Task(**silo.state["published"])
     w = torch.from_numpy(np.array(message["w"])).to(silo.device)
     return {"w": local_update(task, w, message["pairs"], message["round"], silo).cpu().numpy()}
 
 
-def validate(message: Message, silo: Silo) -> Message:
-    """Action `published-validate`."""
-    task = Task.of(silo.state["published"])
+@action("published-validate", purpose="tested models that tell clients apart: accuracies", release=Release.EXACT)
+def validate(message: PairsMessage, silo: Silo) -> ValidateReply:
+    """Return the share of held-out samples that each model attributes to this client."""
+    task = Task(**silo.state["published"])
     w = torch.from_numpy(np.array(message["w"])).to(silo.device)
     return {"accuracy": accuracy(task, w, message["pairs"], silo)}
 

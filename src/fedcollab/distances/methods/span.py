@@ -20,19 +20,19 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedcollab.distances.methods import published_client as algorithm1
+from fedcollab.distances.methods import published_client
 from fedcollab.distances.methods.cross_client import tensors
 from fedcollab.distances.methods.discriminator import LABEL_WEIGHT, forward, initial, label_scale, parameters, unflatten
-from fedcollab.distances.methods.pairs import Floats, Request, places
-from fedcollab.distances.methods.published import Active, Settings, watch
 from fedcollab.distances.methods.published_client import Task
+from fedcollab.distances.methods.published_loop import Active, PublishedSettings, watch
+from fedcollab.distances.request import Floats, Request, places
 from fedcollab.wire.silo import Silo
 from fedcollab.wire.vectorised import Vectorised
 
 BUDGET = 2 * 2**20
 
 
-def run(request: Request, settings: Settings, tasks: Mapping[str, Task]) -> tuple[Floats, NDArray[np.int64]]:
+def run(request: Request, settings: PublishedSettings, tasks: Mapping[str, Task]) -> tuple[Floats, NDArray[np.int64]]:
     """Best distance and rounds of each pair."""
     assert isinstance(request.runtime, Vectorised)
     silos = request.runtime.silos
@@ -42,7 +42,7 @@ def run(request: Request, settings: Settings, tasks: Mapping[str, Task]) -> tupl
 
 
 def watch_stacked(
-    request: Request, settings: Settings, tasks: Mapping[str, Task], silos: Mapping[str, Silo]
+    request: Request, settings: PublishedSettings, tasks: Mapping[str, Task], silos: Mapping[str, Silo]
 ) -> tuple[Floats, NDArray[np.int64]]:
     """The clients' own functions on stacked pairs, some pairs at a time."""
     classes = request.classes if settings.labels else 0
@@ -58,13 +58,13 @@ def watch_stacked(
         def advance(active: Active, round_: int, w: Tensor = w, first: int = first) -> None:
             fresh = torch.zeros(len(w), w.shape[1], device=device)
             for name, own, at in _own(mine, active + first, first):
-                fresh[at] += algorithm1.local_update(tasks[name], w[at], own, round_, silos[name]) / 2
+                fresh[at] += published_client.local_update(tasks[name], w[at], own, round_, silos[name]) / 2
             w[active] = fresh[active]
 
         def balanced(active: Active, w: Tensor = w, first: int = first) -> Floats:
             total: Floats = np.zeros(len(w))
             for name, own, at in _own(mine, active + first, first):
-                total[at] += algorithm1.accuracy(tasks[name], w[at], own, silos[name])
+                total[at] += published_client.accuracy(tasks[name], w[at], own, silos[name])
             return total[active] - 1.0
 
         best[chunk], taken[chunk] = watch(advance, balanced, len(chunk), settings, request, settle=True)
@@ -79,7 +79,7 @@ def _own(mine: dict[str, list[int]], active: Active, first: int) -> list[tuple[s
 
 
 def watch_span(
-    request: Request, settings: Settings, tasks: Mapping[str, Task], silos: Mapping[str, Silo]
+    request: Request, settings: PublishedSettings, tasks: Mapping[str, Task], silos: Mapping[str, Silo]
 ) -> tuple[Floats, NDArray[np.int64]]:
     """All pairs in the span of their training samples."""
     state = Span(request, settings, tasks, silos)
@@ -90,7 +90,7 @@ class Span:
     """Coefficients S (pairs, 2m, H), last layers v (pairs, H) and c (pairs), and the kernel blocks that they need."""
 
     def __init__(
-        self, request: Request, settings: Settings, tasks: Mapping[str, Task], silos: Mapping[str, Silo]
+        self, request: Request, settings: PublishedSettings, tasks: Mapping[str, Task], silos: Mapping[str, Silo]
     ) -> None:
         self.settings = settings
         classes = request.classes if settings.labels else 0
@@ -102,7 +102,7 @@ class Span:
         flat = flat.to(device)
         net = unflatten(flat[None], request.features, classes, settings.hidden)
         held = [tensors(silos[name]) for name in names]
-        splits = [algorithm1.split(tasks[name], silos[name]) for name in names]
+        splits = [published_client.split(tasks[name], silos[name]) for name in names]
         m = settings.train
         x = torch.cat([x[train] for (x, _), (train, _) in zip(held, splits, strict=True)])
         y = torch.cat([y[train] for (_, y), (train, _) in zip(held, splits, strict=True)])

@@ -12,21 +12,18 @@ A real federation cannot form K, whose entries join two clients' samples; a test
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fedcollab.distances.methods.cross_client import judge, tensors
-from fedcollab.distances.methods.pairs import places
+from fedcollab.distances.methods.cross_design import Design, accelerate
+from fedcollab.distances.request import places
 from fedcollab.distances.sampling import folds as folding
 from fedcollab.progress import Progress
 from fedcollab.wire.message import Message
 from fedcollab.wire.silo import Silo
-
-if TYPE_CHECKING:
-    from fedcollab.distances.methods.cross import Design
 
 BUDGET = 32 * 2**20  # bytes of one working array
 
@@ -105,8 +102,6 @@ def _train(design: Design, silos: Mapping[str, Silo], spanned: bool, within: Wit
 
 def _direct(design: Design, x: Tensor, y: Tensor, target: Tensor, scale: Tensor) -> Tensor:
     """Steps of the weights themselves: what the two clients' averaged steps are."""
-    from fedcollab.distances.methods.cross import accelerate
-
     head, rate = design.head, design.head.step / x.shape[1]
     x = torch.cat([x / scale[:, None, None], x.new_ones(*x.shape[:2], 1)], dim=2)
 
@@ -120,8 +115,6 @@ def _direct(design: Design, x: Tensor, y: Tensor, target: Tensor, scale: Tensor)
 
 def _span(design: Design, x: list[Tensor], own: list[Tensor], y: Tensor, target: Tensor, scale: Tensor) -> Tensor:
     """The same weights from coefficients of the training samples; `own` are the Gram matrices within each client."""
-    from fedcollab.distances.methods.cross import accelerate
-
     head, size = design.head, design.sizes[0]
     kernel = x[0].new_empty(len(y), 2 * size, 2 * size)
     kernel[:, :size, :size], kernel[:, size:, size:] = own

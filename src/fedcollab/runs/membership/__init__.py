@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from fedcollab.runs.membership.check import Check, apply, check
-from fedcollab.runs.membership.history import (
-    entries,
-    keep_change,
-    keep_joining,
-    keep_leaving,
-    open_results,
-    open_state,
-    recover,
-)
-from fedcollab.runs.membership.join import Joining, join
-from fedcollab.runs.membership.leave import Leaving, leave
-from fedcollab.runs.membership.regroup import THRESHOLD, Regrouping
-from fedcollab.runs.membership.state import State, Trained, Training
+from typing import TYPE_CHECKING
 
+from fedcollab.lazy import lazily
+
+if TYPE_CHECKING:
+    from fedcollab.runs.membership.changes import Check, apply, check
+    from fedcollab.runs.membership.history import entries, keep_change, keep_joining, keep_leaving, open_state
+    from fedcollab.runs.membership.joining import Joining, join
+    from fedcollab.runs.membership.leaving import Leaving, leave
+    from fedcollab.runs.membership.regroup import THRESHOLD, Regrouping
+    from fedcollab.runs.membership.retraining import retrain
+    from fedcollab.runs.membership.state import State, Trained, Training
+
+_HOMES = {
+    **dict.fromkeys(("Check", "apply", "check"), "changes"),
+    **dict.fromkeys(("entries", "keep_change", "keep_joining", "keep_leaving", "open_state"), "history"),
+    **dict.fromkeys(("Joining", "join"), "joining"),
+    **dict.fromkeys(("Leaving", "leave"), "leaving"),
+    **dict.fromkeys(("THRESHOLD", "Regrouping"), "regroup"),
+    "retrain": "retraining",
+    **dict.fromkeys(("State", "Trained", "Training"), "state"),
+}
 __all__ = [
     "THRESHOLD",
     "Check",
@@ -34,7 +41,8 @@ __all__ = [
     "keep_joining",
     "keep_leaving",
     "leave",
-    "open_results",
     "open_state",
-    "recover",
+    "retrain",
 ]
+
+__getattr__ = lazily(__name__, _HOMES)

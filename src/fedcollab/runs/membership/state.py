@@ -10,9 +10,9 @@ import numpy as np
 
 from fedcollab.coalitions import Collaboration
 from fedcollab.distances import Distances
-from fedcollab.runs.membership.retrain import accuracies, checksums, merged, retrain
+from fedcollab.runs.membership.retraining import accuracies, checksums, merged, retrain
 from fedcollab.progress import Progress, silent
-from fedcollab.wire.runtime import Runtime
+from fedcollab.federation import Federation
 from fedcollab.training import TrainingResult
 
 
@@ -77,7 +77,7 @@ class Trained:
 
 def go_on(
     state: State,
-    federation: Runtime | None,
+    federation: Federation | None,
     collaboration: Collaboration,
     stale: Sequence[str],
     how: Training,

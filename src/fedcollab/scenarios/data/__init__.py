@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedcollab.folders import cache_folder, own_folder
+from fedcollab.files import cache_folder, own_folder
 from fedcollab.scenarios.data.base import DataSet, Images
 from fedcollab.scenarios.data.store import DATA_SETS, Place, arrays, get, images, place
 

@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcollab.errors import InputError, choose
-from fedcollab.files import read_json, write_json
-from fedcollab.folders import cache_folder, own_folder
+from fedcollab.files import cache_folder, own_folder, read_json, write_json
 from fedcollab.progress import bar
 from fedcollab.scenarios.data.base import Arrays, DataSet, Images, Say, silent
 from fedcollab.scenarios.data.cifar10 import CIFAR_10

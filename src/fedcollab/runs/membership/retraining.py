@@ -16,9 +16,8 @@ import torch
 from numpy.typing import NDArray
 
 from fedcollab.errors import InputError, number
-from fedcollab.federation.adopt import Part
 from fedcollab.progress import Progress, silent
-from fedcollab.wire.runtime import Runtime
+from fedcollab.federation import Federation
 from fedcollab.training import TrainingResult, train
 from fedcollab.training.history import History
 from fedcollab.training.result import MEASURES
@@ -59,7 +58,7 @@ class Continued(Grouping):
 
 
 def retrain(
-    federation: Runtime,
+    federation: Federation,
     result: TrainingResult,
     members: Sequence[str],
     *,
@@ -80,7 +79,7 @@ def retrain(
     rounds = int(number("rounds", rounds, at_least=1, whole=True))
     saved = None if old is None else result.models["last"][old]
     part = train(
-        Part(federation, members),
+        federation.part(members),
         Continued([list(members)], [saved]),
         settings["algorithm"],
         model["name"],
@@ -156,9 +155,9 @@ def accuracies(result: TrainingResult) -> dict[str, float]:
     return dict(zip(result.names, result.reported.tolist(), strict=True))
 
 
-def _nearest(federation: Runtime, result: TrainingResult, members: Sequence[str]) -> int | None:
+def _nearest(federation: Federation, result: TrainingResult, members: Sequence[str]) -> int | None:
     shared = [
-        sum(int(federation.described[name]["quantity"]) for name in members if name in before)
+        sum(federation.quantities[name] for name in members if name in before)
         for before in result.coalitions
     ]
     return int(np.argmax(shared)) if max(shared) > 0 else None

@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 from fedcollab.distances.result import Distances
 from fedcollab.distances.sampling import resample as sampling
 from fedcollab.errors import FedcollabWarning, Paused, number
+from fedcollab.federation import Federation
 from fedcollab.progress import Progress
 from fedcollab.wire.absence import reasons
+from fedcollab.wire.action import Action
 from fedcollab.wire.message import Message
 from fedcollab.wire.runtime import Cost, Runtime
 
@@ -39,7 +41,7 @@ class Estimate:
     privacy: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
-Method = Callable[..., Estimate]  # (runtime, pairs, seed=, progress=, **options)
+Method = Callable[..., Estimate]  # (request, **options)
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,39 +51,42 @@ class Request:
     lost   clients that did not answer at some time, and why: their pairs are left unobserved, all others go on
     """
 
-    runtime: Runtime
+    federation: Federation
     pairs: list[Pair]
     seed: int
     progress: Progress
     lost: dict[str, str] = field(default_factory=dict)
 
     @property
+    def runtime(self) -> Runtime:
+        """What carries the messages."""
+        return self.federation.runtime
+
+    @property
     def classes(self) -> int:
         """Labels in the federation."""
-        assert self.runtime.schema is not None
-        return len(self.runtime.schema.classes)
+        return len(self.federation.schema.classes)
 
     @property
     def features(self) -> int:
         """Numbers that stand for one sample."""
-        assert self.runtime.schema is not None
-        return self.runtime.schema.width
+        return self.federation.schema.width
 
     @property
     def encoded(self) -> bool:
         """Whether samples are seen through an encoder."""
-        return self.runtime.schema is not None and self.runtime.schema.encoding is not None
+        return self.federation.schema.encoding is not None
 
     @property
     def names(self) -> list[str]:
         """The clients that appear in the pairs, in order of name."""
         return sorted({name for pair in self.pairs for name in pair})
 
-    def ask(self, action: str, messages: Mapping[str, Message]) -> dict[str, Message]:
+    def ask(self, action: Action, messages: Mapping[str, Any]) -> dict[str, Message]:
         """One round with those who have answered so far; who does not now is lost, and asked no more."""
         present = {name: message for name, message in messages.items() if name not in self.lost}
-        replies = self.runtime.call(action, present, partial=True)
-        self.lose(self.runtime.absent)
+        replies = self.federation.call(action, present, partial=True)
+        self.lose(self.federation.absent)
         return replies
 
     def expect(
@@ -111,18 +116,18 @@ class Request:
         """For each pair whether both of its clients have answered throughout."""
         return np.array([not self.lost.keys() & set(pair) for pair in self.pairs], dtype=bool)
 
-    def floor(self, asked: int | None) -> int:
-        """The floor of samples that clients are asked to keep: as given, or the runtime's (see `distances.floor`)."""
+    def min_samples(self, asked: int | None) -> int:
+        """Return the fewest samples that a client's numbers are made of: as given, or the runtime's."""
         given = self.runtime.min_samples if asked is None else asked
         return int(number("min_samples", given, at_least=1, whole=True))
 
     def sampling(self, asked: str) -> str:
         """Whether the clients' label counts were drawn or set: as given, or found out (see `distances.sampling`)."""
-        return sampling.resolve(asked, [reply["label_counts"] for reply in self.runtime.described.values()])
+        return sampling.resolve(asked, [reply["label_counts"] for reply in self.federation.described.values()])
 
     def quantity(self, name: str) -> int:
         """A client's training samples."""
-        return int(self.runtime.described[name]["quantity"])
+        return int(self.federation.described[name]["quantity"])
 
 
 def all_pairs(names: Iterable[str], only: str | None = None) -> list[Pair]:

@@ -11,9 +11,9 @@ import numpy as np
 from fedcollab.coalitions.explain import names_in_words
 from fedcollab.errors import InputError, unknown
 from fedcollab.runs.membership.regroup import THRESHOLD, Regrouping, consider, limits_of
-from fedcollab.distances.rows import removed
+from fedcollab.distances import removed
 from fedcollab.runs.membership.state import State, Trained, Training, go_on
-from fedcollab.wire.runtime import Runtime
+from fedcollab.federation import Federation
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +55,7 @@ def leave(
     state: State,
     name: str,
     *,
-    federation: Runtime | None = None,
+    federation: Federation | None = None,
     seed: int = 0,
     retrain: bool = False,
     training: Training | None = None,

@@ -23,10 +23,10 @@ from fedcollab.coalitions.explain import names_in_words
 from fedcollab.distances import Distances
 from fedcollab.errors import InputError, unknown
 from fedcollab.runs.membership.regroup import THRESHOLD, Regrouping, consider, limits_of
-from fedcollab.distances.rows import measure, pairs_of, renewed
+from fedcollab.distances import measure, pair_count, renewed
 from fedcollab.runs.membership.state import State, Trained, Training, go_on
 from fedcollab.progress import Progress, silent
-from fedcollab.wire.runtime import Runtime
+from fedcollab.federation import Federation
 
 #: chance of calling a change real in a check in which nothing changed
 ALPHA = 0.01
@@ -91,7 +91,7 @@ class Check:
 
 def check(
     state: State,
-    federation: Runtime,
+    federation: Federation,
     changed: Iterable[str],
     *,
     seed: int = 0,
@@ -107,7 +107,7 @@ def check(
     if missing:
         raise InputError(f"`clients` lacks {missing[0]!r}, a client of this run; if it left: fedcollab leave")
     rows = {name: measure(state.distances, federation, name, progress) for name in names}
-    tested = sum(pairs_of(row) for row in rows.values())
+    tested = sum(pair_count(row) for row in rows.values())
     changes = [_test(state.distances, row, name, tested) for name, row in rows.items()]
     distances = state.distances
     for change in changes:
@@ -120,7 +120,7 @@ def check(
 
 
 def apply(
-    found: Check, state: State, federation: Runtime, training: Training | None = None
+    found: Check, state: State, federation: Federation, training: Training | None = None
 ) -> tuple[State, Trained | None]:
     """Take the changes in: regroup where advised, and train on every coalition that changed or whose data did."""
     regrouping = found.regrouping
@@ -153,7 +153,7 @@ def _test(before: Distances, row: Distances, name: str, tested: int) -> Change:
         distance=float(np.clip(new[worst], 0, 1)),
         z=float(z[worst]),
         p=min(1.0, tested * math.erfc(abs(float(z[worst])) / math.sqrt(2))),
-        pairs=pairs_of(row),
+        pairs=pair_count(row),
     )
 
 

@@ -16,13 +16,12 @@ from fedcollab.coalitions import Collaboration, Placement, place
 from fedcollab.distances import Distances
 from fedcollab.errors import InputError
 from fedcollab.runs.membership.regroup import THRESHOLD, Regrouping, consider, limits_of
-from fedcollab.distances.rows import added, measure, pairs_of
+from fedcollab.distances import measure, pair_count, renewed
 from fedcollab.runs.membership.state import State, Trained, Training, go_on
 from fedcollab.progress import Progress, silent
-from fedcollab.wire.runtime import Runtime
+from fedcollab.federation import Federation
 
 if TYPE_CHECKING:
-    from fedcollab.runs.pipeline import Fitted
     from fedcollab.training import TrainingResult
 
 
@@ -41,7 +40,7 @@ class Joining:
     after: State
     regrouping: Regrouping
     trained: Trained | None
-    fitted: Fitted | None = None
+    fitted: Any = None
 
     @property
     def distances(self) -> Distances:
@@ -103,7 +102,7 @@ class Joining:
 
 def join(
     state: State,
-    federation: Runtime,
+    federation: Federation,
     name: str,
     *,
     seed: int = 0,
@@ -125,7 +124,7 @@ def join(
         stranger = next(other for other in federation.names if other not in known)
         raise InputError(f"`clients` holds {stranger!r}, which is not a client of this run")
     row = measure(state.distances, federation, name, progress)
-    distances = added(state.distances, row, name)
+    distances = renewed(state.distances, row, name)
     quantity = float(distances.quantities[-1])
     placement = place(state.collaboration, distances.matrix[-1, :-1], quantity, name=name)
     labels = state.collaboration.assignment
@@ -141,4 +140,4 @@ def join(
     collaboration = regrouping.now
     coalition = next(members for members in collaboration.coalitions if name in members)
     results, trained = go_on(state, federation, collaboration, [name], training or Training(), again=[coalition])
-    return Joining(name, placement, pairs_of(row), State(distances, collaboration, results), regrouping, trained)
+    return Joining(name, placement, pair_count(row), State(distances, collaboration, results), regrouping, trained)

@@ -1,0 +1,151 @@
+"""Schema: how a client's raw samples become model inputs, the same at every client of a federation.
+
+Numeric columns are centred and scaled (missing becomes the mean, that is 0), categories become one-hot columns (missing
+becomes all zeros), arrays are centred and scaled, labels become class indices.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcollab.data.client import ClientData, Features, is_table
+from fedcollab.data.split import with_test
+from fedcollab.encoders.encoding import Encoding
+from fedcollab.errors import InputError
+from fedcollab.files import write_bytes
+
+
+@dataclass(frozen=True, eq=False)
+class Arrays:
+    """A client's data as the models take it: float32 features, class indices, and a test split."""
+
+    x: NDArray[np.float32]
+    y: NDArray[np.int64]
+    x_test: NDArray[np.float32]
+    y_test: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table: numeric with mean and standard deviation, or categorical with its categories."""
+
+    name: str
+    mean: float = 0.0
+    std: float = 1.0
+    categories: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Schema:
+    """How raw samples become model inputs; the same at every client.
+
+    classes      the label of each class index
+    shape        the shape of one prepared sample
+    columns      for tables, how each column is encoded; None for arrays
+    mean, std    for arrays, one value, or one a feature or channel
+    encoding     the frozen encoder whose features stand for samples when distances are estimated; None: the samples
+    """
+
+    classes: tuple[int | str, ...]
+    shape: tuple[int, ...]
+    columns: tuple[Column, ...] | None = None
+    mean: tuple[float, ...] = (0.0,)
+    std: tuple[float, ...] = (1.0,)
+    missing_indicators: bool = False
+    test_share: float = 0.2
+    seed: int = 0
+    encoding: Encoding | None = None
+
+    @property
+    def width(self) -> int:
+        """Numbers that stand for one sample when distances are estimated."""
+        return int(np.prod(self.shape)) if self.encoding is None else self.encoding.width
+
+    def apply(self, data: ClientData) -> Arrays:
+        """A client's samples as arrays; without a test split of its own it holds one out."""
+        data = with_test(data, self.test_share, self.seed)
+        return Arrays(
+            self.features(data.x), self.targets(data.y), self.features(data.x_test), self.targets(data.y_test)
+        )
+
+    def features(self, x: Features) -> NDArray[np.float32]:
+        """Encode raw features."""
+        if self.columns is None:
+            if is_table(x):
+                raise InputError("`x` is a table; this schema was made for arrays")
+            if tuple(x.shape[1:]) != self.shape:
+                raise InputError(f"`x` has features of shape {tuple(x.shape[1:])}; expected {self.shape}")
+            axis = (-1, 1, 1) if len(self.mean) > 1 and len(self.shape) == 3 else (-1,)
+            mean, std = (np.reshape(np.array(part, dtype=np.float32), axis) for part in (self.mean, self.std))
+            return np.ascontiguousarray((x.astype(np.float32) - mean) / std)
+        missing = [column.name for column in self.columns if column.name not in x.columns]
+        if missing:
+            raise InputError(f"`x` lacks the column {missing[0]!r}")
+        parts = [part for column in self.columns for part in self._encode(column, x[column.name])]
+        return np.ascontiguousarray(np.stack(parts, axis=1, dtype=np.float32))
+
+    def targets(self, y: NDArray[Any] | None) -> NDArray[np.int64]:
+        """Class indices of raw labels."""
+        labels = np.asarray(y)
+        index = {label: position for position, label in enumerate(self.classes)}
+        try:
+            return np.array([index[label] for label in labels.tolist()], dtype=np.int64)
+        except KeyError as error:
+            raise InputError(f"label {error.args[0]!r} is not among the known classes {list(self.classes)}") from None
+
+    def _encode(self, column: Column, values: Any) -> list[NDArray[np.float64]]:
+        absent = values.isna().to_numpy()
+        indicator = [absent.astype(float)] if self.missing_indicators else []
+        if column.categories is None:
+            numbers = np.where(absent, column.mean, values.to_numpy(dtype=float, na_value=np.nan))
+            return [(numbers - column.mean) / column.std, *indicator]
+        text = values.astype(object).where(values.notna(), "").astype(str).to_numpy(dtype=str)
+        return [((text == category) & ~absent).astype(float) for category in column.categories] + indicator
+
+    def to_json(self) -> str:
+        """Return the schema as JSON, for messages and files."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Schema:
+        """Read what `to_json` wrote."""
+        content: dict[str, Any] = json.loads(text)
+        columns, encoding = content.pop("columns"), content.pop("encoding", None)
+        if columns is not None:
+            columns = tuple(
+                Column(
+                    c["name"],
+                    c["mean"],
+                    c["std"],
+                    None if c["categories"] is None else tuple(c["categories"]),
+                )
+                for c in columns
+            )
+        listed: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in content.items()}
+        return cls(columns=columns, encoding=None if encoding is None else Encoding.of(encoding), **listed)
+
+    def save(self, path: str | Path) -> None:
+        """Write the schema to a JSON file."""
+        write_bytes(path, (self.to_json() + "\n").encode())
+
+    @classmethod
+    def load(cls, path: str | Path) -> Schema:
+        """Read the schema that a run left.
+
+        Raises
+        ------
+        InputError
+            If the file does not exist or is not a schema.
+        """
+        try:
+            return cls.from_json(Path(path).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise InputError(f"`{path}` does not exist; a run directory of `fedcollab run` has one") from None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise InputError(f"`{path}` cannot be read as a schema: {error}") from None

@@ -1,0 +1,61 @@
+"""Which samples of a client are its test split, where it brings none of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcollab import seeds
+from fedcollab.data.client import ClientData
+from fedcollab.errors import InputError
+
+
+def with_test(data: ClientData, share: float, seed: int) -> ClientData:
+    """Return the client with a test split: its own, or a stratified hold-out drawn from (seed, client name).
+
+    Parameters
+    ----------
+    data : ClientData
+        The client.
+    share : float
+        The share of its samples that is held out, where it has no test split.
+    seed : int
+        The seed that the hold-out is drawn from.
+
+    Raises
+    ------
+    InputError
+        If the client has too few samples to hold any out.
+    """
+    if data.y_test is not None:
+        return data
+    chosen = held_out(data, share, seed)
+    if not 0 < chosen.sum() < len(data.y) - 1:
+        raise InputError(
+            f"client `{data.name}` has {len(data.y)} samples, too few to hold out a test split; at least 4 are needed"
+        )
+    x, x_test = (data.x[mask] for mask in (~chosen, chosen))
+    return ClientData(data.name, x, data.y[~chosen], x_test, data.y[chosen])
+
+
+def held_out(data: ClientData, share: float, seed: int) -> NDArray[np.bool_]:
+    """Return a mask of the samples that are the test split of a client that has none of its own."""
+    return stratified(data.y, share, seeds.generator(seed, "hold-out", data.name))
+
+
+def stratified(y: NDArray[Any], share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
+    """Return a mask of `share` of the samples, with every label's share as near to it as whole samples allow.
+
+    Labels get the floor of their quota; the samples still missing go to the largest remainders, ties at random.
+    """
+    labels, index, counts = np.unique(y, return_inverse=True, return_counts=True)
+    quota = counts * share
+    take = np.floor(quota).astype(int)
+    order = np.lexsort((rng.random(len(labels)), -(quota - take)))
+    take[order[: max(round(len(y) * share), 1) - take.sum()]] += 1
+    mask = np.zeros(len(y), dtype=bool)
+    for label in range(len(labels)):
+        mask[rng.permutation(np.flatnonzero(index == label))[: take[label]]] = True
+    return mask

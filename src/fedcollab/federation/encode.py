@@ -1,0 +1,127 @@
+"""Agreeing on a frozen encoder: every client must have the same one, and its features are scaled over all clients.
+
+z = (phi(x) - mean) / std        mean and std of each feature, over the federation's training samples
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Annotated, Any, TypedDict
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcollab import encoders
+from fedcollab.data.schema import Schema
+from fedcollab.encoders.encoding import Encoding
+from fedcollab.errors import InputError
+from fedcollab.federation.present import Moments, Present, deviation, total
+from fedcollab.progress import Progress
+from fedcollab.wire.action import Release, action
+from fedcollab.wire.fields import Sides
+from fedcollab.wire.message import Message
+from fedcollab.wire.silo import Silo
+
+Floats = NDArray[np.float64]
+
+
+class EncodeMessage(TypedDict):
+    """The encoder's name."""
+
+    encoder: str
+
+
+class EncodeReply(TypedDict):
+    """Which encoder the client has under that name, and the sum of its features."""
+
+    checksum: str
+    sum: Annotated[Floats, Sides("_")]
+
+
+class EncodeSpreadMessage(TypedDict):
+    """The encoder's name, and the federation's means of its features."""
+
+    encoder: str
+    mean: Annotated[Floats, Sides("S")]
+
+
+class EncodeSpreadReply(TypedDict):
+    """Sums of squared deviations."""
+
+    squares: Annotated[Floats, Sides("S")]
+
+
+@action("encode", purpose="said what the encoded data are: sums", release=Release.SUMMARY)
+def encode(message: EncodeMessage, silo: Silo) -> EncodeReply:
+    """Round 1: which encoder this client has under that name, and the sum of its features."""
+    encoder = encoders.find(message["encoder"])
+    features = encoders.encoded(encoder, silo.arrays.x, silo.device)
+    return {"checksum": encoder.checksum, "sum": features.sum(axis=0, dtype=np.float64)}
+
+
+@action(
+    "encode-spread",
+    purpose="said how far the encoded data are spread: sums of squares",
+    release=Release.SUMMARY,
+)
+def encode_spread(message: EncodeSpreadMessage, silo: Silo) -> EncodeSpreadReply:
+    """Round 2: sums of squared deviations from the federation's means."""
+    features = encoders.encoded(encoders.find(message["encoder"]), silo.arrays.x, silo.device)
+    return {"squares": ((features.astype(np.float64) - message["mean"]) ** 2).sum(axis=0)}
+
+
+def with_encoder(
+    present: Present, described: Mapping[str, Message], schema: Schema, encoder: Any, progress: Progress
+) -> Schema:
+    """Return the schema of prepared clients with an encoder that all of them have.
+
+    Parameters
+    ----------
+    present : Present
+        The clients, prepared with `schema`.
+    described : mapping
+        What they said of themselves.
+    schema : Schema
+        What they agreed on so far.
+    encoder : str, torch.nn.Module, callable or None
+        The encoder; "none" takes the present one away.
+    progress : callable
+        Called with (samples encoded, samples).
+    """
+    name = encoders.name_encoder(encoder)
+    if name == (None if schema.encoding is None else schema.encoding.encoder):
+        return schema
+    if name is None:
+        return replace(schema, encoding=None)
+    if schema.columns is not None:
+        raise InputError(f"`encoder` (={name!r}) is for arrays, such as images; the clients have tables")
+    quantity = sum(int(reply["quantity"]) for reply in described.values())
+    done = 0
+
+    def watch(count: int) -> None:
+        nonlocal done
+        done = min(done + count, quantity)
+        progress(done, quantity)
+
+    with encoders.watched(watch):
+        replies = present.ask(encode, {"encoder": name})
+    (first, reference), *others = replies.items()
+    for client, reply in others:
+        if reply["checksum"] != reference["checksum"]:
+            raise InputError(
+                f"client `{client}` has another encoder '{name}' than client `{first}` (checksums "
+                f"{reply['checksum']} and {reference['checksum']}); install the same version"
+            )
+        if reply["sum"].shape != reference["sum"].shape:
+            raise InputError(
+                f"encoder '{name}' gives features of another length at client `{client}` than at `{first}`"
+            )
+
+    def moments(replies: Mapping[str, Message]) -> Moments:
+        count = np.array(float(sum(int(described[client]["quantity"]) for client in replies)))
+        return total(replies, "sum") / count, count
+
+    _, mean, spread = present.variance(replies, moments, encode_spread, {"encoder": name})
+    encoding = Encoding(name, str(reference["checksum"]), tuple(mean.tolist()), deviation(spread))
+    return replace(schema, encoding=encoding)

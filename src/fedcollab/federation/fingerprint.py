@@ -1,0 +1,47 @@
+"""Whether a client's data are those of the last time: a checksum that tells equality, and nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, TypedDict
+
+from fedcollab.federation.federation import Federation
+from fedcollab.wire.action import Empty, Release, action
+from fedcollab.wire.silo import Silo
+
+KEPT = ("quantity", "test_quantity", "label_counts")
+
+
+class FingerprintReply(TypedDict):
+    """Sixteen hexadecimal digits."""
+
+    fingerprint: str
+
+
+@action("fingerprint", purpose="gave a checksum of the data, to show whether they changed", release=Release.NOTHING)
+def fingerprint(message: Empty, silo: Silo) -> FingerprintReply:
+    """Return 16 digits of a checksum over all the client's prepared samples.
+
+    A silo's own key comes first, so that nobody can try out what the samples might be.
+    """
+    arrays = silo.arrays
+    digest = hashlib.sha256(silo.key)
+    for part in (arrays.x, arrays.y, arrays.x_test, arrays.y_test):
+        digest.update(f"{part.dtype}{part.shape}".encode())
+        digest.update(part.tobytes())
+    return {"fingerprint": digest.hexdigest()[:16]}
+
+
+def fingerprints(federation: Federation) -> dict[str, str]:
+    """Return the fingerprint of the data of each client that answers."""
+    replies = federation.call_all(fingerprint, {}, partial=True)
+    return {name: str(reply["fingerprint"]) for name, reply in replies.items()}
+
+
+def describe_clients(federation: Federation) -> dict[str, dict[str, Any]]:
+    """Return what each client says of itself, for a run's record: quantities, label counts, fingerprint of the data."""
+    prints = fingerprints(federation)
+    return {
+        name: {**{key: federation.described[name][key] for key in KEPT}, "fingerprint": prints.get(name)}
+        for name in federation.names
+    }

@@ -1,0 +1,87 @@
+"""The clients that still answer while a federation is prepared, and sums over what they say."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcollab.errors import FedcollabWarning, Paused
+from fedcollab.wire.absence import reasons
+from fedcollab.wire.action import Action
+from fedcollab.wire.message import Message
+from fedcollab.wire.runtime import Runtime
+
+Moments = tuple[NDArray[np.float64], NDArray[np.float64]]  # a mean each, and how many values it is of
+
+
+@dataclass
+class Present:
+    """The clients that are asked; whoever does not answer is left out from then on.
+
+    runtime    carries the messages
+    names      who is asked
+    left_out   who was, and did not answer, with the reason
+    """
+
+    runtime: Runtime
+    names: tuple[str, ...]
+    left_out: dict[str, str]
+
+    def ask(self, action: Action, message: Message) -> dict[str, Message]:
+        """Send everyone the same message and return the replies.
+
+        Raises
+        ------
+        Paused
+            If fewer than two clients are left.
+        """
+        replies = self.runtime.call(action, dict.fromkeys(self.names, message), partial=True)
+        absent = dict(self.runtime.absent)
+        if absent:
+            self.names = tuple(name for name in self.names if name not in absent)
+            self.left_out |= absent
+            if len(self.names) < 2:
+                raise Paused(f"{len(self.names)} client(s) left, 2 must be: {reasons(absent)}")
+            warnings.warn(f"left out: {reasons(absent)}", FedcollabWarning, stacklevel=4)
+        return replies
+
+    def variance(
+        self,
+        described: Mapping[str, Message],
+        moments: Callable[[Mapping[str, Message]], Moments],
+        action: Action,
+        message: Message,
+    ) -> tuple[dict[str, Message], NDArray[np.float64], NDArray[np.float64]]:
+        """Return means and variances over those who answer two rounds: with one lost, the second is asked again.
+
+        Parameters
+        ----------
+        described : mapping
+            The replies of the first round.
+        moments : callable
+            The means that these replies give, and how many values each is of.
+        action, message : Action, Message
+            The second round; the means are added to its message, and its replies hold `squares`.
+        """
+        while True:
+            mean, count = moments(described)
+            replies = self.ask(action, {**message, "mean": mean})
+            if len(replies) == len(described):
+                return dict(described), mean, total(replies, "squares") / count
+            described = {name: reply for name, reply in described.items() if name in replies}
+
+
+def total(replies: Mapping[str, Message], key: str) -> NDArray[np.float64]:
+    """Sum one field of all replies in order of name, so that the order in which clients are given does not matter."""
+    summed: NDArray[np.float64] = np.sum([replies[name][key] for name in sorted(replies)], axis=0, dtype=np.float64)
+    return summed
+
+
+def deviation(variance: NDArray[np.float64]) -> tuple[float, ...]:
+    """Return standard deviations; 1 for a constant, which scaling must leave alone."""
+    deviation = np.sqrt(variance)
+    return tuple(np.where(deviation > 1e-12, deviation, 1.0).tolist())

@@ -1,0 +1,398 @@
+"""One run, one folder, one owner: what was asked, what every stage left, and whether that still answers the question.
+
+    run.json             what was asked: command, settings, seed, versions, date, and what each client said of itself
+    schema.json          how raw samples become model inputs
+    distances.json       stage 1
+    path.json            the coalitions for every C
+    collaboration.json   stage 2
+    training/WAY/        stage 3, once per way of training: result, metrics by round, models
+    absences.jsonl       who did not answer, when and why
+    set-aside/           stages that were made again, because a setting changed or a client that had been absent is back
+    history/             collaborations of earlier days (see `runs.membership.history`)
+    report.html          what to show to the partners
+
+Every artefact carries what it was made with: settings, and digests of its inputs (`made`). A stage whose artefact was
+made with the same is read back, so that an interrupted run goes on where it stopped; one that was made with anything
+else is set aside with all that came of it, and computed again. An old file never answers a new question. Readable by
+people and programs; never pickle.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shlex
+import shutil
+import sys
+import warnings
+from collections.abc import Callable, Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any, TypeVar
+
+from fedcollab import __version__, coalitions, files, training
+from fedcollab.coalitions import Collaboration, CPath
+from fedcollab.data.schema import Schema
+from fedcollab.distances import Distances
+from fedcollab.errors import FedcollabWarning, InputError
+from fedcollab.federation import Federation, describe_clients
+
+T = TypeVar("T")
+
+PACKAGES = ("numpy", "torch", "scikit-learn", "pandas")
+#: the ways of training that a run compares, and their words
+WAYS = {"local": "alone", "global": "everyone together", "coalitions": "in coalitions"}
+#: what is made of each artefact, latest first
+MADE_OF: dict[str, tuple[str, ...]] = {
+    "schema.json": ("training", "collaboration.json", "path.json", "distances.json"),
+    "distances.json": ("training", "collaboration.json", "path.json"),
+    "collaboration.json": ("training/coalitions",),
+}
+#: clients up to which a path that membership changes have outdated is drawn again for the page, in seconds
+REDRAWN = 20
+#: a change of several files that is ready but not yet in place (see `replace_files`)
+NEXT = "history/.next"
+
+
+class Run:
+    """The folder of a run.
+
+    Parameters
+    ----------
+    path : str or Path
+        The folder; it need not exist yet.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self._same_settings = False
+
+    @classmethod
+    def start(cls, path: str | Path, settings: Mapping[str, Any], *, fresh: bool = False) -> Run:
+        """Start a run, or go on with one that was started with the same settings.
+
+        Parameters
+        ----------
+        path : str or Path
+            The folder.
+        settings : mapping
+            What was asked.
+        fresh : bool
+            Empty the folder first, if it holds a run (and only then).
+
+        Raises
+        ------
+        InputError
+            If the folder holds a run with other settings, or files that are no run; they are left alone.
+        """
+        run = cls(path)
+        wanted = _as_json(settings)
+        files.sweep(run.file("run.json"))
+        if run.path.exists() and not run.path.is_dir():
+            raise InputError(f"`--out` (={str(path)!r}) is a file; expected a folder")
+        if run.has("run.json"):
+            if fresh:
+                run._empty()
+            elif run.config().get("settings") != wanted:
+                known = run.config().get("settings", {})
+                differing = [key for key, value in wanted.items() if known.get(key) != value]
+                raise InputError(
+                    f"`--out` (={str(path)!r}) holds a run with other settings ({', '.join(differing) or 'fewer'}); "
+                    "give another folder, or --fresh to start over"
+                )
+            else:
+                run._same_settings = True
+                return run
+        elif run.path.is_dir() and any(run.path.iterdir()):
+            raise InputError(f"`--out` (={str(path)!r}) is not empty and holds no run; give another folder")
+        files.check_target(run.file("run.json"))
+        run.path.mkdir(parents=True, exist_ok=True)
+        run.write_config({"settings": wanted, **_provenance()})
+        return run
+
+    @classmethod
+    def open(cls, path: str | Path, *needed: str) -> Run:
+        """Open a run that exists, after completing or forgetting a change that was cut off.
+
+        Parameters
+        ----------
+        path : str or Path
+            The folder.
+        *needed : str
+            Files that the run must have; distances.json in any case.
+
+        Raises
+        ------
+        InputError
+            If the folder does not exist or lacks one of the files.
+        """
+        run = cls(path)
+        if not run.path.is_dir():
+            raise InputError(f"`RUN_DIR` (={str(path)!r}) does not exist; expected a run directory")
+        for name in (*needed, "distances.json"):
+            if not run.has(name):
+                raise InputError(
+                    f"`RUN_DIR` (={str(path)!r}) holds no {name}; see `fedcollab run` or `fedcollab estimate`"
+                )
+        run.recover()
+        return run
+
+    # Files.
+
+    def file(self, name: str) -> Path:
+        """Return the path of a file of this run."""
+        return self.path / name
+
+    def has(self, name: str) -> bool:
+        """Return whether a stage left its file."""
+        return self.file(name).exists()
+
+    def config(self) -> dict[str, Any]:
+        """Return what was asked; an empty dict where nothing is written down."""
+        return files.read_json(self.file("run.json"), "run") if self.has("run.json") else {}
+
+    def write_config(self, content: Mapping[str, Any]) -> None:
+        """Write down what was asked, or add to it."""
+        files.write_json(self.file("run.json"), "run", self.config_with(content))
+
+    def config_with(self, content: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the content of run.json with some of it replaced."""
+        return {key: value for key, value in {**self.config(), **content}.items() if key not in ("fedcollab", "format")}
+
+    def set_aside(self, *names: str) -> Path | None:
+        """Move files or folders of stages that are to be made again into a folder: nothing that was computed is lost.
+
+        Parameters
+        ----------
+        *names : str
+            In this order: name what the others were made of last, so that whoever is killed half-way makes them again.
+
+        Returns
+        -------
+        Path or None
+            The folder; None where none of them is there.
+        """
+        there = [name for name in names if self.has(name)]
+        if not there:
+            return None
+        target = self.path / "set-aside" / str(1 + sum(1 for _ in self.path.glob("set-aside/*")))
+        for name in there:
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            self.file(name).rename(target / name)
+        return target
+
+    # What the stages left.
+
+    def schema(self) -> Schema:
+        """Return the schema that the clients agreed on."""
+        return Schema.load(self.file("schema.json"))
+
+    def distances(self) -> Distances:
+        """Return the distances."""
+        return Distances.load(self.file("distances.json"))
+
+    def collaboration(self) -> Collaboration | None:
+        """Return the collaboration, if the run has come so far.
+
+        Raises
+        ------
+        InputError
+            If it is about other clients, or was made of other distances, than those that are there.
+        """
+        path = self.file("collaboration.json")
+        if not path.exists():
+            return None
+        found, known = Collaboration.load(path), self.distances()
+        others = found.names is not None and tuple(found.names) != known.names
+        if others or len(found.assignment) != len(known.names):
+            raise InputError(f"`{path}` is about other clients than distances.json")
+        made = files.read_made(path)
+        digest = None if made is None else made.get("inputs", {}).get("distances.json")
+        if digest is not None and digest != self.digest("distances.json"):
+            raise InputError(f"`{path}` was made of other distances than distances.json; `fedcollab solve` makes it again")
+        return found
+
+    def c_path(self) -> CPath | None:
+        """Return the path over C as saved; drawn again where a client came or went since, if nothing is constrained."""
+        if self.has("path.json"):
+            return CPath.load(self.file("path.json"))
+        found, known = self.collaboration(), self.distances()
+        if found is None or found.constraints.any or len(known.names) > REDRAWN:
+            return None
+        return coalitions.c_path(known)
+
+    def results(self) -> dict[str, training.TrainingResult]:
+        """Return what was trained, by way of training."""
+        there = {way: self.file(f"training/{way}/training.json") for way in WAYS}
+        return {way: training.TrainingResult.load(path) for way, path in there.items() if path.exists()}
+
+    # Stages.
+
+    def digest(self, name: str) -> str:
+        """Return the SHA-256 of a file."""
+        return files.digest(self.file(name))
+
+    def stage(self, name: str, load: Callable[[Path], T], made: Mapping[str, Any], compute: Callable[[], T]) -> T:
+        """Return what a stage left, if it was made with the same settings and inputs; else compute and save it.
+
+        Parameters
+        ----------
+        name : str
+            The stage's file.
+        load : callable
+            Reads it.
+        made : mapping
+            Settings and inputs that the stage is asked with.
+        compute : callable
+            Computes the stage's value and saves it with `made`.
+        """
+        wanted = _as_json(made)
+        if self.has(name):
+            differing = self._differing(name, wanted)
+            if not differing:
+                return load(self.file(name))
+            own = name.removesuffix("/training.json")
+            target = self.set_aside(*MADE_OF.get(name, ()), own)
+            warnings.warn(
+                f"{name} was made with other settings or data ({', '.join(differing)}); it is in {target} now, and is "
+                "computed again",
+                FedcollabWarning,
+                stacklevel=3,
+            )
+        return compute()
+
+    def prepared(self, default: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the settings that the clients were prepared with, or `default` where they have not been yet."""
+        known: Mapping[str, Any] = self.config().get("prepared", default)
+        return known
+
+    def begin(self, federation: Federation, prepared: Mapping[str, Any]) -> dict[str, Any]:
+        """Write down who the clients are and what they agreed on.
+
+        Parameters
+        ----------
+        federation : Federation
+            The clients.
+        prepared : mapping
+            The settings that they were prepared with.
+
+        Returns
+        -------
+        dict
+            What the clients say of themselves, by name.
+        """
+        self.recover()
+        federation.runtime.keep_journal(self.path)
+        described = describe_clients(federation)
+        config = self.config()
+        wanted = _as_json(prepared)
+        if self.has("schema.json") and self.prepared(wanted) != wanted:
+            differing = _differing(config["prepared"], wanted)
+            target = self.set_aside(*MADE_OF["schema.json"], "schema.json")
+            warnings.warn(
+                f"the clients were prepared with other settings ({', '.join(differing)}); all stages are in {target} "
+                "now, and are computed again",
+                FedcollabWarning,
+                stacklevel=3,
+            )
+        if not self.has("schema.json"):
+            federation.schema.save(self.file("schema.json"))
+        asked = {} if "started" in config else _provenance()
+        if not self.has("distances.json") or "prepared" not in config:
+            self.write_config(
+                {**asked, "prepared": wanted, "clients": described, "absent": sorted(federation.left_out)}
+            )
+        return described
+
+    def recover(self) -> None:
+        """Complete a change of several files that is ready, forget one that is not."""
+        staged = self.file(NEXT)
+        if (staged / "ready.json").exists():
+            plan = files.read_json(staged / "ready.json", "change")
+            for old, new in plan["aside"].items():
+                if self.has(old) and not self.has(new):
+                    self.file(new).parent.mkdir(parents=True, exist_ok=True)
+                    os.replace(self.file(old), self.file(new))
+            for name in plan["files"]:
+                if (staged / name).exists():
+                    self.file(name).parent.mkdir(parents=True, exist_ok=True)
+                    os.replace(staged / name, self.file(name))
+            (staged / "ready.json").unlink()
+        shutil.rmtree(staged, ignore_errors=True)
+
+    def replace_files(self, write: Callable[[Path], None], aside: Mapping[str, str]) -> None:
+        """Change several files at once: a process that is killed leaves the old state, or one that `recover` completes.
+
+        Parameters
+        ----------
+        write : callable
+            Writes the new files into the folder that it is given, under their names in the run.
+        aside : mapping
+            Files that no longer hold, and where they are moved to.
+        """
+        staged = self.file(NEXT)
+        shutil.rmtree(staged, ignore_errors=True)
+        write(staged)
+        names = [str(path.relative_to(staged)) for path in sorted(staged.rglob("*")) if path.is_file()]
+        content = {"aside": {old: new for old, new in aside.items() if self.has(old)}, "files": names}
+        files.write_json(staged / "ready.json", "change", content)
+        self.recover()
+
+    def _differing(self, name: str, wanted: dict[str, Any]) -> list[str]:
+        """Return what an artefact was made with that is not what is asked for now, in words."""
+        made = files.read_made(self.file(name))
+        if made is None:  # written by an earlier version: the settings of the whole run are all that is known
+            return [] if self._same_settings else ["it does not say with which"]
+        return [text for part in ("settings", "inputs") for text in _differing(made[part], wanted[part])]
+
+    def _empty(self) -> None:
+        for item in sorted(self.path.rglob("*"), reverse=True):
+            item.rmdir() if item.is_dir() and not item.is_symlink() else item.unlink()
+
+
+def command() -> str:
+    """Return the command line that started this process, as a person would type it.
+
+    Of an absolute path only the last part is kept: the run is shown to others, and where the data lie is not theirs to
+    know.
+    """
+    words = [Path(word).name if Path(word).is_absolute() else word for word in sys.argv[1:]]
+    program = Path(sys.argv[0]).name
+    return shlex.join(["fedcollab" if program in ("", "-c") else program, *words])
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of what ran: fedcollab, Python, and the packages whose version can change a figure."""
+    found = {"fedcollab": __version__, "python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _provenance() -> dict[str, Any]:
+    return {"command": command(), "started": files.now(), "versions": versions()}
+
+
+def _as_json(value: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a mapping as it will read back from JSON."""
+    plain: dict[str, Any] = json.loads(files.dumps(dict(value)))
+    return plain
+
+
+def _differing(known: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
+    """Say which settings or inputs differ; clients are compared one by one, as far as both sides know them."""
+    texts = []
+    for key in dict.fromkeys((*known, *wanted)):
+        before, now = known.get(key), wanted.get(key)
+        if key == "clients":
+            both = [name for name in before or {} if name in (now or {})]
+            changed = [name for name in both if None not in (before[name], now[name]) and before[name] != now[name]]
+            texts += [f"the data of `{name}`" for name in changed]
+        elif before != now:
+            long = len(f"{before}{now}") > 60
+            texts.append(key if long else f"{key}: {before} before, {now} now")
+    return texts
