@@ -9,12 +9,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from fedcollab.distances.methods.cross import Design
 from fedcollab.distances.methods.cross_client import tensors
+from fedcollab.distances.methods.cross_design import Design
 from fedcollab.distances.methods.discriminator import initial, label_scale, unflatten
-from fedcollab.distances.request import Pair
-from fedcollab.distances.methods.published import Settings
 from fedcollab.distances.methods.published_client import Task, batch, split
+from fedcollab.distances.methods.published_loop import PublishedSettings as Settings
+from fedcollab.distances.request import Pair
 from fedcollab.distances.sampling import folds as folding
 from fedcollab.wire.silo import Silo
 

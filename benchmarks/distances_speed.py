@@ -23,6 +23,8 @@ from distances_reference import cross_pair, published_pair
 from fedcollab import scenarios
 from fedcollab.distances import estimate_distances
 from fedcollab.distances.methods import cross, published
+from fedcollab.distances.methods.cross_design import CrossSettings
+from fedcollab.distances.methods.published_loop import PublishedSettings
 from fedcollab.distances.request import Request, all_pairs
 from fedcollab.federation import federate
 from fedcollab.progress import silent
@@ -42,7 +44,7 @@ def main() -> None:
             "label-shift", seed=0, clients=count, quantity=quantities(count), test=350 if count <= 20 else 7
         )
         federation = federate(made.clients, scale="none")
-        assert isinstance(federation, Vectorised)
+        assert isinstance(federation.runtime, Vectorised)
         request = Request(federation, all_pairs(federation.names), 0, silent)
         for method in ("published", "cross"):
             started = time.process_time()
@@ -77,10 +79,10 @@ def plain_time(request: Request, method: str, chosen: list[int], raw: np.ndarray
     at = {name: position for position, name in enumerate(request.runtime.names)}
     worst, started = 0.0, time.process_time()
     if method == "published":
-        settings = published.Settings(published.train_size(request, None))
+        settings = PublishedSettings(published.train_size(request, None))
         task = published.tasks(request, settings)[request.names[0]]
     else:
-        design = cross.make_design(request, cross.Settings())
+        design = cross.make_design(request, CrossSettings())
     for position in chosen:
         a, b = request.pairs[position]
         if method == "published":

@@ -55,7 +55,7 @@ def main() -> None:
                     after = runtime.cost.rounds, runtime.messages, runtime.bytes_on_wire, time.perf_counter()
                     rows.append((name, *(late - early for early, late in zip(before, after, strict=True))))
 
-                stage("query and preprocessing", lambda: prepare(runtime, scale="none"))
+                stage("query and preprocessing", lambda: federate(runtime, scale="none"))
                 stage("distances (few-round, 6 pairs)", lambda: estimate_distances(runtime))
                 how = {"rounds": ROUNDS, "lr": 0.1, "model": "mlp"}
                 pairs = [list(runtime.names[:2]), list(runtime.names[2:])]

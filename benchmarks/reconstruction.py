@@ -30,7 +30,7 @@ import torch
 from fedcollab import scenarios
 from fedcollab.data import ClientData
 from fedcollab.distances import estimate_distances
-from fedcollab.distances.methods.cross_client import Part
+from fedcollab.distances.methods.cross_client import ClientPlan
 from fedcollab.distances.methods.discriminator import unflatten
 from fedcollab.distances.methods.few_round_client import project, triangle_side
 from fedcollab.distances.methods.published_client import Task, split
@@ -68,7 +68,7 @@ def from_published(heard: dict[str, tuple[Message, Message]], features: int, cla
 
 def from_cross(heard: dict[str, tuple[Message, Message]], victim: str, count: int) -> np.ndarray:
     """Least squares for every sample from sums over the training sets of all models."""
-    part = Part.of(heard["cross-open"][0])
+    part = ClientPlan(**heard["cross-open"][0])
     moved = heard["cross-step"][1]["w"].astype(np.float64)  # from weights 0
     member, sums = [], []
     for (pair, _, repeat, fold), row in zip(part.models(), moved, strict=True):

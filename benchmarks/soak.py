@@ -35,10 +35,8 @@ import numpy as np
 
 from fedcollab import solve
 from fedcollab.data import ClientData
-from fedcollab.distances import estimate_distances
-from fedcollab.distances import complete
+from fedcollab.distances import complete, estimate_distances
 from fedcollab.errors import FedcollabWarning, Paused
-from fedcollab.federation.adopt import adopt
 from fedcollab.federation import federate
 from fedcollab.flower import connect, node, processes, supernode, warm
 from fedcollab.flower.federation import Federation
@@ -195,17 +193,22 @@ class Soak:
         """All stages; distances, coalitions, models."""
 
         def estimate(federation: Any) -> Any:
-            prepare(federation, seed=3)
+            prepared = federate(federation, seed=3)
             federation.policy = HALF
-            return federation.schema, estimate_distances(federation, seed=3)
+            return prepared.schema, estimate_distances(prepared, seed=3)
 
         def finish(federation: Any) -> Any:
-            adopt(federation, schema)
-            return complete(distances, federation)
+            return complete(distances, federate(federation, schema=schema))
 
         def training(federation: Any) -> Any:
-            adopt(federation, schema)
-            return train(federation, collaboration, "ditto", "logistic", run_dir=run / "training", **TRAINING)
+            return train(
+                federate(federation, schema=schema),
+                collaboration,
+                "ditto",
+                "logistic",
+                run_dir=run / "training",
+                **TRAINING,
+            )
 
         schema, distances = self.again("estimate", estimate, run, kills)
         while not distances.observed.all():
@@ -296,8 +299,7 @@ def main() -> None:
         try:
             soak.start()
             calm = Wire(soak.clients)
-            prepare(calm, seed=3)
-            expected = estimate_distances(calm, method="few-round", seed=3, min_samples=10)
+            expected = estimate_distances(federate(calm, seed=3), method="few-round", seed=3, min_samples=10)
             coalitions = solve(expected, C=10).coalitions
             model = train(calm, coalitions, "ditto", "logistic", **TRAINING).models["last"]
             print(f"{asked.silos} silos; undisturbed: {len(coalitions)} coalitions", flush=True)

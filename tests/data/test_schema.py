@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 
 from fedcollab.data import ClientData
-from fedcollab.errors import FedcollabWarning, InputError
 from fedcollab.data.schema import Schema
 from fedcollab.data.split import stratified, with_test
+from fedcollab.errors import FedcollabWarning, InputError
 from fedcollab.federation import federate
 from fedcollab.wire import Vectorised, Wire
 
@@ -39,14 +39,14 @@ def test_tables_equal_the_pooled_computation(kind: str) -> None:
     assert sex.categories == ("f", "m")
     assert constant.std == 1.0
     assert federation.schema.classes == ("ill", "well")
-    assert federation.cost.rounds == 3
+    assert federation.runtime.cost.rounds == 3
 
 
 def test_encoding_by_hand() -> None:
     frame = pd.DataFrame({"age": [40.0, np.nan, 60.0], "sex": ["f", None, "m"]})
     client = ClientData("a", frame, [7, 8, 7], frame, [7, 8, 7])
     other = ClientData("b", frame, [7, 8, 9], frame, [7, 8, 7])
-    arrays = federate([client, other], missing_indicators=True).silos["a"].arrays  # type: ignore[attr-defined]
+    arrays = federate([client, other], missing_indicators=True).runtime.silos["a"].arrays  # type: ignore[attr-defined]
     np.testing.assert_array_equal(arrays.x, [[-1, 0, 1, 0, 0], [0, 1, 0, 0, 1], [1, 0, 0, 1, 0]])
     assert arrays.y.tolist() == [0, 1, 0]
     assert federate([client, other]).schema.shape == (3,)
@@ -57,14 +57,14 @@ def test_arrays_are_scaled_by_feature_or_channel(shape: tuple[int, ...], parts: 
     rng = np.random.default_rng(0)
     clients = [ClientData(name, rng.normal(7, 3, (40, *shape)), rng.integers(0, 2, 40)) for name in "ab"]
     federation = federate(clients)
-    x = np.concatenate([federation.silos[name].arrays.x for name in "ab"])  # type: ignore[attr-defined]
+    x = np.concatenate([federation.runtime.silos[name].arrays.x for name in "ab"])  # type: ignore[attr-defined]
     axes = {5: 0, 1: None, 3: (0, 2, 3)}[parts]
     assert len(federation.schema.mean) == parts
     np.testing.assert_allclose(x.mean(axis=axes, dtype=float), 0, atol=1e-5)
     np.testing.assert_allclose(x.std(axis=axes, dtype=float), 1, atol=1e-5)
     unscaled = federate(clients, scale="none")
     np.testing.assert_array_equal(
-        unscaled.silos["a"].arrays.x,  # type: ignore[attr-defined]
+        unscaled.runtime.silos["a"].arrays.x,  # type: ignore[attr-defined]
         with_test(clients[0], 0.2, 0).x.astype(np.float32),
     )
 

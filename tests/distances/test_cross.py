@@ -10,6 +10,7 @@ import pytest
 from fedcollab.data import ClientData
 from fedcollab.distances import estimate_distances
 from fedcollab.distances.methods import cross, stacked
+from fedcollab.distances.methods.cross_design import CrossSettings
 from fedcollab.distances.request import Request, all_pairs
 from fedcollab.distances.sampling import folds
 from fedcollab.federation import federate
@@ -36,21 +37,23 @@ def test_stacked_equals_the_messages(mixed: list[ClientData], head: str) -> None
 @pytest.mark.parametrize("head", ["free", "features", "hypothesis"])
 def test_span_equals_direct_steps(mixed: list[ClientData], head: str) -> None:
     federation = federate(mixed)
-    assert isinstance(federation, Vectorised)
+    assert isinstance(federation.runtime, Vectorised)
     request = Request(federation, [("a", "c")], 3, silent)
-    design = cross.make_design(request, cross.Settings(head=head, rounds=20))
-    span, direct = (stacked._train(design, federation.silos, spanned, stacked.Within()) for spanned in (True, False))
+    design = cross.make_design(request, CrossSettings(head=head, rounds=20))
+    span, direct = (
+        stacked._train(design, federation.runtime.silos, spanned, stacked.Within()) for spanned in (True, False)
+    )
     np.testing.assert_allclose(span.numpy(), direct.numpy(), atol=2e-5)
 
 
 def test_equals_the_plain_loop(mixed: list[ClientData], plain: ModuleType) -> None:
     federation = federate(mixed)
-    assert isinstance(federation, Vectorised)
+    assert isinstance(federation.runtime, Vectorised)
     found = estimate_distances(federation, rounds=10, repeats=2)
     request = Request(federation, all_pairs(federation.names), 0, silent)
-    design = cross.make_design(request, cross.Settings(rounds=10, repeats=2))
+    design = cross.make_design(request, CrossSettings(rounds=10, repeats=2))
     for position, (a, b) in enumerate(design.pairs):
-        value = plain.cross_pair(design, position, federation.silos)
+        value = plain.cross_pair(design, position, federation.runtime.silos)
         assert value == pytest.approx(found.raw[found.index(a), found.index(b)], abs=1e-9)
 
 
@@ -122,7 +125,7 @@ def test_training_sizes_follow_the_smaller_client_of_the_pair() -> None:
     rng = np.random.default_rng(3)
     clients = [ClientData(n, rng.normal(size=(s, 2)), np.arange(s) % 2, [[0.0, 0]], [0]) for n, s in
                {"a": 2000, "b": 1000, "c": 10, "d": 2}.items()]  # fmt: skip
-    design = cross.make_design(Request(federate(clients), all_pairs("abcd"), 0, silent), cross.Settings())
+    design = cross.make_design(Request(federate(clients), all_pairs("abcd"), 0, silent), CrossSettings())
     assert dict(zip(design.pairs, design.sizes, strict=True)) == {
         ("a", "b"): 256, ("a", "c"): 8, ("a", "d"): 1, ("b", "c"): 8, ("b", "d"): 1, ("c", "d"): 1,
     }  # fmt: skip

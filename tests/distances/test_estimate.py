@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fedcollab.data import ClientData
-from fedcollab.distances import METHODS, Distances, estimate_distances, estimate_newcomer
+from fedcollab.distances import METHODS, Distances, complete, estimate_distances
 from fedcollab.distances.methods.heads import HEADS
 from fedcollab.distances.methods.label import total_variation
 from fedcollab.distances.methods.prototype import class_costs, transport
@@ -74,26 +74,14 @@ def test_newcomer_gets_the_numbers_of_a_full_estimate(clients: list[ClientData],
     federation = federate(clients[:5])
     options = {**QUICK[method], **({"train": 12} if method == "published" else {})}
     known = estimate_distances(federation, method=method, **options)
-    grown = estimate_newcomer(known, clients, "f", schema=federation.schema)
+    grown = complete(known, federate(clients, schema=federation.schema))
     assert grown.names == tuple("abcdef")
     np.testing.assert_array_equal(grown.raw[:5, :5], known.raw)
-
-    from fedcollab.distances.newcomer import adopt
-    from fedcollab.wire import connect
-
-    full = connect(clients)
-    assert federation.schema is not None
-    adopt(full, federation.schema)
+    full = federate(clients, schema=federation.schema)
     np.testing.assert_allclose(grown.raw, estimate_distances(full, method=method, **options).raw, atol=1e-12)
     if known.replicates is not None:
         assert grown.replicates is not None
         assert grown.replicates.shape[1:] == (6, 6)
-
-
-def test_newcomer_must_be_new(clients: list[ClientData]) -> None:
-    known = estimate_distances(clients[:3], method="label")
-    with pytest.raises(InputError, match="must be the newcomer"):
-        estimate_newcomer(known, clients[:3], "a")
 
 
 def test_saved_and_loaded(clients: list[ClientData], tmp_path: Path) -> None:

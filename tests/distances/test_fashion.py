@@ -11,6 +11,7 @@ import torch
 from fedcollab import scenarios
 from fedcollab.distances import estimate_distances
 from fedcollab.distances.methods import published, span
+from fedcollab.distances.methods.published_loop import PublishedSettings
 from fedcollab.distances.request import Request, all_pairs
 from fedcollab.federation import federate
 from fedcollab.progress import silent
@@ -30,17 +31,17 @@ def label_shift() -> Scenario:
 def test_published_logits_after_50_rounds(label_shift: Scenario, plain: ModuleType) -> None:
     """784 features, 7 training samples a side: logits within 1e-4, at least 99.5 % equal predictions."""
     federation = federate([label_shift.clients[k] for k in (0, 2, 4, 6)], scale="none")
-    assert isinstance(federation, Vectorised)
+    assert isinstance(federation.runtime, Vectorised)
     request = Request(federation, all_pairs(federation.names), 0, silent)
-    settings = published.Settings(published.train_size(request, None))
+    settings = PublishedSettings(published.train_size(request, None))
     assert settings.train == 7
     tasks = published.tasks(request, settings)
-    state = span.Span(request, settings, tasks, federation.silos)
+    state = span.Span(request, settings, tasks, federation.runtime.silos)
     for round_ in range(50):
         state.advance(np.arange(len(request.pairs)), round_)
     ours, theirs = [], []
     for position, pair in enumerate(request.pairs):
-        *_, expected = plain.published_pair(pair, federation.silos, tasks[pair[0]], settings, rounds=50)
+        *_, expected = plain.published_pair(pair, federation.runtime.silos, tasks[pair[0]], settings, rounds=50)
         at = [federation.names.index(name) for name in pair]
         ours += [state.held_out(at[k], np.array([at[1 - k]]), np.array([position]), k)[0] for k in (0, 1)]
         theirs.append(expected)

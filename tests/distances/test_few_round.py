@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 from fedcollab.data import ClientData
-from fedcollab.distances import estimate_distances, estimate_newcomer
+from fedcollab.distances import complete, estimate_distances
 from fedcollab.distances.methods.few_round import CHOICES, discriminator, shared_ridge, train_moments
 from fedcollab.distances.methods.few_round_client import groups
 from fedcollab.errors import InputError
@@ -172,8 +172,8 @@ def test_the_emphasis_that_finds_more_is_kept_and_gone_on_with() -> None:
     np.testing.assert_array_equal(chosen.replicates, best.replicates)
     assert chosen.settings == best.settings
     federation = federate(clients[:3], scale="none")
-    known = estimate_distances(federation, emphasis="auto", **options)
-    grown = estimate_newcomer(known, clients, "d", schema=federation.schema)
+    known = estimate_distances(federation, emphasis="auto", method="few-round")
+    grown = complete(known, federate(clients, schema=federation.schema))
     assert grown.settings["emphasis"] == known.settings["emphasis"]
     plain = estimate_distances(clients, **options)
     assert plain.settings["emphasis"] == 0

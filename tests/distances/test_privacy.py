@@ -10,13 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedcollab.data import ClientData
-from fedcollab.distances import Distances, estimate_distances, estimate_newcomer
-from fedcollab.silo import privacy as privately
-from fedcollab.distances import complete
+from fedcollab.distances import Distances, complete, estimate_distances
 from fedcollab.distances.methods.few_round_client import fold_moments, hits, triangle_side
 from fedcollab.distances.update import measure, renewed
 from fedcollab.errors import InputError
 from fedcollab.federation import federate
+from fedcollab.silo import privacy as privately
 from fedcollab.wire import Vectorised
 
 pytest.importorskip("opacus", reason="opacus is not installed: pip install 'fedcollab[privacy]'")
@@ -59,9 +58,9 @@ def test_one_sample_moves_the_releases_by_no_more_than_their_sensitivity(seed: i
         everything = list(range(classes))
         tests = (np.zeros((classes, 3)), everything)
         federation = federate([ClientData(n, *data, *tests) for n in "ab"], scale="none")
-        assert isinstance(federation, Vectorised)
-        found.append(fold_moments(plan, federation.silos["a"]))
-        right.append(hits(plan, w, [1, 0, 1, 0, 1, 0, 1], federation.silos["a"]).mean(axis=1))
+        assert isinstance(federation.runtime, Vectorised)
+        found.append(fold_moments(plan, federation.runtime.silos["a"]))
+        right.append(hits(plan, w, [1, 0, 1, 0, 1, 0, 1], federation.runtime.silos["a"]).mean(axis=1))
     upper = np.triu_indices(triangle_side(found[0].shape[2]))
     weight = np.where(upper[0] == upper[1], 1.0, np.sqrt(2.0))
     assert np.linalg.norm((found[0] - found[1]) * weight) <= privately.SENSITIVITY + 1e-5
@@ -103,7 +102,7 @@ def test_the_noise_differs_from_run_to_run_and_has_the_scale_it_should(large: li
 def test_a_newcomer_adds_to_what_was_spent(large: list[ClientData]) -> None:
     federation = federate(large[:2])
     known = estimate_distances(federation, method="few-round", privacy={"noise": 3.0})
-    grown = estimate_newcomer(known, large, "c", schema=None)
+    grown = complete(known, federate(large))
     assert grown.privacy["a"]["epsilon"] == pytest.approx(2 * known.privacy["a"]["epsilon"])
     assert grown.privacy["c"]["epsilon"] == pytest.approx(known.privacy["a"]["epsilon"])
 

@@ -12,6 +12,7 @@ from fedcollab.data import ClientData
 from fedcollab.distances import estimate_distances
 from fedcollab.distances.methods import discriminator, published, span
 from fedcollab.distances.methods import published_client as algorithm1
+from fedcollab.distances.methods.published_loop import PublishedSettings
 from fedcollab.distances.request import Request, all_pairs
 from fedcollab.errors import InputError
 from fedcollab.federation import federate
@@ -58,15 +59,15 @@ def test_shortcut_equals_the_messages(mixed: list[ClientData], options: dict[str
 def test_span_equals_the_plain_loop_after_50_rounds(mixed: list[ClientData], plain: ModuleType) -> None:
     """Logits of held-out samples equal to 1e-4, predictions equal."""
     federation = federate(mixed)
-    assert isinstance(federation, Vectorised)
+    assert isinstance(federation.runtime, Vectorised)
     request = Request(federation, all_pairs(federation.names), 0, silent)
-    settings = published.Settings(published.train_size(request, None))
+    settings = PublishedSettings(published.train_size(request, None))
     tasks = published.tasks(request, settings)
-    state = span.Span(request, settings, tasks, federation.silos)
+    state = span.Span(request, settings, tasks, federation.runtime.silos)
     for round_ in range(50):
         state.advance(np.arange(len(request.pairs)), round_)
     for position, pair in enumerate(request.pairs):
-        *_, expected = plain.published_pair(pair, federation.silos, tasks["a"], settings, rounds=50)
+        *_, expected = plain.published_pair(pair, federation.runtime.silos, tasks["a"], settings, rounds=50)
         at = [federation.names.index(name) for name in pair]
         ours = [state.held_out(at[k], np.array([at[1 - k]]), np.array([position]), k)[0] for k in (0, 1)]
         torch.testing.assert_close(torch.cat(ours), expected, atol=1e-4, rtol=0)
@@ -74,27 +75,27 @@ def test_span_equals_the_plain_loop_after_50_rounds(mixed: list[ClientData], pla
 
 def test_best_validation_and_rounds_equal_the_plain_loop(mixed: list[ClientData], plain: ModuleType) -> None:
     federation = federate(mixed)
-    assert isinstance(federation, Vectorised)
+    assert isinstance(federation.runtime, Vectorised)
     request = Request(federation, all_pairs(federation.names), 0, silent)
-    settings = published.Settings(published.train_size(request, None), rounds=300)
+    settings = PublishedSettings(published.train_size(request, None), rounds=300)
     best, taken = span.run(request, settings, published.tasks(request, settings))
     for position, pair in enumerate(request.pairs):
         task = published.tasks(request, settings)[pair[0]]
-        value, rounds, _ = plain.published_pair(pair, federation.silos, task, settings)
+        value, rounds, _ = plain.published_pair(pair, federation.runtime.silos, task, settings)
         assert value == pytest.approx(best[position], abs=1e-9)
         assert rounds == taken[position]
 
 
 def test_split_is_half_of_the_smallest_and_stratified(mixed: list[ClientData]) -> None:
     federation = federate(mixed)
-    assert isinstance(federation, Vectorised)
+    assert isinstance(federation.runtime, Vectorised)
     request = Request(federation, all_pairs(federation.names), 0, silent)
-    settings = published.Settings(published.train_size(request, None))
+    settings = PublishedSettings(published.train_size(request, None))
     assert settings.train == 7
     task = published.tasks(request, settings)["a"]
-    train, valid = algorithm1.split(task, federation.silos["a"])
+    train, valid = algorithm1.split(task, federation.runtime.silos["a"])
     assert (len(train), len(valid)) == (7, 33)
-    y = federation.silos["a"].arrays.y
+    y = federation.runtime.silos["a"].arrays.y
     expected = 7 * np.bincount(y, minlength=3) / 40
     assert np.abs(np.bincount(y[train], minlength=3) - expected).max() < 1
 

@@ -84,8 +84,8 @@ def test_the_floor_is_the_silos_own_whatever_the_server_asks() -> None:
     from fedcollab.wire.limits import Limits
 
     federation = federate([made("a", 14), made("b", 60)])
-    assert isinstance(federation, Vectorised)
-    federation.silos["a"].limits = Limits()
+    assert isinstance(federation.runtime, Vectorised)
+    federation.runtime.silos["a"].limits = Limits()
     for method in ("cross", "published", "few-round"):
         with pytest.raises(InputError, match=r"client `a` .*`min_samples` \(=10\)"):
             estimate_distances(federation, method=method, min_samples=1)
@@ -94,11 +94,11 @@ def test_the_floor_is_the_silos_own_whatever_the_server_asks() -> None:
 def test_training_sizes_never_differ_by_less_than_the_floor() -> None:
     """Partners of 50, 52 and 54 samples would train the largest client on 40, 41 and 43: differences of 1 and 2."""
     federation = federate([made("a", 100), made("b", 50), made("c", 52), made("d", 54)])
-    assert isinstance(federation, Vectorised)
+    assert isinstance(federation.runtime, Vectorised)
     estimate_distances(federation, min_samples=10, rounds=2, replicates=0)
     from fedcollab.wire.limits import Limits
 
-    federation.silos["a"].limits = Limits()
+    federation.runtime.silos["a"].limits = Limits()
     with pytest.raises(InputError, match="from 40 and from 41 samples"):
         estimate_distances(federation, min_samples=1, rounds=2, replicates=0)
 
@@ -111,10 +111,10 @@ def test_prototypes_leave_out_labels_below_the_floor() -> None:
 def test_replicates_cannot_be_repeated_by_the_server() -> None:
     """Weights drawn from seed and name alone would give away every single hit: R equations, n unknowns."""
     federation = federate([made("a", 14), made("b", 14)])
-    assert isinstance(federation, Vectorised)
+    assert isinstance(federation.runtime, Vectorised)
     hits = np.random.default_rng(0).integers(0, 2, (1, 1, 14)).astype(float)
-    found = summary(hits, np.ones(1), 50, 0, federation.silos["a"])["replicates"][0, 0]
-    again = summary(hits, np.ones(1), 50, 0, federation.silos["a"])["replicates"][0, 0]
+    found = summary(hits, np.ones(1), 50, 0, federation.runtime.silos["a"])["replicates"][0, 0]
+    again = summary(hits, np.ones(1), 50, 0, federation.runtime.silos["a"])["replicates"][0, 0]
     np.testing.assert_array_equal(found, again)
     guessed = seeds.generator(0, "replicates", "a").exponential(size=(50, 14))
     guessed /= guessed.sum(axis=1, keepdims=True)

@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedcollab.data import ClientData
-from fedcollab.distances import estimate_distances
-from fedcollab.distances.newcomer import estimate_newcomer
+from fedcollab.distances import complete, estimate_distances
 from fedcollab.distances.sampling import folds
 from fedcollab.distances.sampling.resample import _log_bound, log_chance, resolve
 from fedcollab.errors import InputError
+from fedcollab.federation import federate
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 try:
@@ -103,7 +103,7 @@ def test_vectorised_equals_wire_and_a_newcomer_is_measured_alike() -> None:
     np.testing.assert_allclose(found["vectorised"].raw, found["wire"].raw, atol=1e-9)
     assert found["wire"].settings["label_counts"] == "set"
     known = estimate_distances(members[:3], scale="none", **options)  # type: ignore[arg-type]
-    larger = estimate_newcomer(known, members, "c3", scale="none")
+    larger = complete(known, federate(members, scale="none"))
     whole = estimate_distances(members, scale="none", **options)  # type: ignore[arg-type]
     np.testing.assert_allclose(larger.raw, whole.raw, atol=1e-9)
 

@@ -103,7 +103,8 @@ def test_a_federation_keeps_its_own_encoder(flipped) -> None:
     schema = federation.schema
     assert check_encoder(federation, constant, **OPTIONS).verdict == "blind"
     assert federation.schema == schema
-    assert federation.silos["a"].features.shape == (150, 24)
+    federation.call_all("fingerprint", {})  # whatever is asked next, clients see their samples by this schema again
+    assert federation.runtime.silos["a"].features.shape == (150, 24)
     assert check_encoder(federation, **OPTIONS).encoder == schema.encoding.encoder
     with pytest.raises(InputError, match="must be the encoder to check"):
         check_encoder(flipped)

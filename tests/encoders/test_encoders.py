@@ -10,12 +10,11 @@ import torch
 from torch import nn
 
 from fedcollab import FedCollab, estimate_distances, train
+from fedcollab.data.schema import Schema
 from fedcollab.encoders import Encoder, features, find, register_encoder
-from fedcollab.federation import encode_clients
 from fedcollab.encoders.encoder import OWN, name_encoder
 from fedcollab.errors import FedcollabWarning, InputError
-from fedcollab.data.schema import Schema
-from fedcollab.federation import federate
+from fedcollab.federation import encode_clients, federate
 from fedcollab.wire import Wire
 from fedcollab.wire.message import unpack
 
@@ -46,12 +45,12 @@ def test_a_function_a_module_and_its_registered_name_give_the_same_distances(ima
 
 def test_features_are_what_the_encoder_gives_scaled_over_the_federation(images) -> None:
     federation = federate(images, encoder=rows)
-    made = np.concatenate([federation.silos[name].features for name in federation.names])
+    made = np.concatenate([federation.runtime.silos[name].features for name in federation.names])
     assert made.shape == (4 * 24, 3 * 8)
     assert federation.schema.width == 24
     np.testing.assert_allclose(made.mean(axis=0), 0, atol=1e-5)
     np.testing.assert_allclose(made.std(axis=0), 1, atol=1e-4)
-    plain = np.concatenate([federation.silos[name].arrays.x for name in federation.names])
+    plain = np.concatenate([federation.runtime.silos[name].arrays.x for name in federation.names])
     expected = plain.mean(axis=3).reshape(len(plain), -1)
     np.testing.assert_allclose(made, (expected - expected.mean(axis=0)) / expected.std(axis=0), atol=1e-4)
 
@@ -65,7 +64,7 @@ def test_wire_equals_vectorised_and_no_message_holds_features_or_weights(images)
         estimate_distances(wire, **options).raw, estimate_distances(images, **options).raw, atol=1e-6
     )
     weight = encoder[1].weight.detach().numpy()
-    prepared = federate(images, encoder=encoder).silos
+    prepared = federate(images, encoder=encoder).runtime.silos
     for action, message, reply in sent:
         arrays = [value for part in (message, reply) for value in part.values() if isinstance(value, np.ndarray)]
         assert all(array.size < 24 * 7 or action.startswith("cross") for array in arrays)
@@ -100,7 +99,7 @@ def test_clients_must_have_the_same_encoder(images, monkeypatch) -> None:
     serve = wire._serve
 
     def other_weights(action, name, content):
-        if action == "encode" and name == "c":
+        if action.name == "encode" and name == "c":
             register_encoder("mine", nn.Sequential(nn.Flatten(), nn.Linear(192, 3)))
         return serve(action, name, content)
 
@@ -113,7 +112,7 @@ def test_a_client_refuses_an_encoder_that_is_not_the_agreed_one(images) -> None:
     federation = federate(images, encoder=rows)
     encoding = federation.schema.encoding
     with pytest.raises(InputError, match="the federation agreed on 0000"):
-        replace(encoding, checksum="0000").apply(federation.silos["a"].arrays.x)
+        replace(encoding, checksum="0000").apply(federation.runtime.silos["a"].arrays.x)
 
 
 def test_schemas_with_encoders_read_back(images) -> None:
@@ -129,7 +128,8 @@ def test_a_prepared_federation_keeps_its_encoder_until_another_is_asked_for(imag
     federation = federate(images, encoder=rows)
     assert estimate_distances(federation, replicates=2).settings["encoder"].startswith("rows")
     assert "encoder" not in estimate_distances(federation, rounds=2, encoder="none").settings
-    assert federation.schema.width == 192
+    assert federation.schema.width == 24
+    assert federate(federation, encoder="none").schema.width == 192
 
 
 def test_features_are_encoded_once_and_found_again_on_disk(images, cache, monkeypatch) -> None:

@@ -14,17 +14,18 @@ from hypothesis import strategies as st
 
 from fedcollab.data import ClientData
 from fedcollab.distances import estimate_distances
+from fedcollab.encoders import register_encoder
 from fedcollab.errors import FedcollabWarning, InputError, Paused
-from fedcollab.federation.adopt import fingerprint_client
 from fedcollab.federation import federate
+from fedcollab.federation.fingerprint import fingerprint
 from fedcollab.silo import audit
+from fedcollab.silo import guard as guarding
 from fedcollab.silo.audit import Audit
 from fedcollab.silo.guard import Guard
 from fedcollab.training import train
 from fedcollab.wire import Wire
-from fedcollab.wire.action import ACTIONS
-from fedcollab.wire.contract import CONTRACTS
-from fedcollab.wire.limits import Limits, Privacy, make_floors, read_floors
+from fedcollab.wire.action import ACTIONS, Action, Release
+from fedcollab.wire.limits import Limits, Privacy, make_limits
 from fedcollab.wire.message import Message, pack, unpack
 from fedcollab.wire.silo import Silo
 
@@ -34,16 +35,17 @@ SMALL = {"model_options": {"widths": [4]}, "rounds": 2, "lr": 0.1}
 class Guarded(Wire):
     """A wire runtime whose silos are guarded; `run` is the id of the run."""
 
-    def __init__(self, clients: list[ClientData], folder: Path, floors: Limits) -> None:
+    def __init__(self, clients: list[ClientData], folder: Path, limits: Limits) -> None:
         super().__init__(clients)
-        self.guards = {name: Guard.at(folder / name, floors) for name in self.names}
+        self.guards = {name: Guard.at(folder / name, limits) for name in self.names}
         self.run = "1"
 
-    def _serve(self, action: str, name: str, content: bytes) -> bytes:
+    def _serve(self, action: Action | str, name: str, content: bytes) -> bytes:
         guard = self.guards[name]
         kept: dict[str, Message] = {key: unpack(value) for key, value in self._state[name].items()}
         silo = Silo(self._data[name], kept, limits=guard.limits)
-        served = guard.serve(action, content, silo, run=self.run)
+        called = action if isinstance(action, str) else action.name
+        served = guard.serve(called, content, silo, run=self.run)
         if served.done:
             self._state[name] = {key: pack(value) for key, value in silo.state.items()}
         return served.content
@@ -51,11 +53,7 @@ class Guarded(Wire):
 
 @pytest.fixture
 def kept(clients: list[ClientData], tmp_path: Path) -> Any:
-    return lambda **floors: Guarded(clients, tmp_path, replace(Limits(min_samples=5), **floors))
-
-
-def test_the_table_has_every_action() -> None:
-    assert set(CONTRACTS) == set(ACTIONS)
+    return lambda **limits: Guarded(clients, tmp_path, Limits(**{"min_samples": 5, **limits}))
 
 
 @pytest.mark.parametrize("method", ["few-round", "cross", "hypothesis", "published", "prototype"])
@@ -114,15 +112,20 @@ def asked(action: str, **changed: Any) -> Message:
     ("action", "changed", "why"),
     [
         ("describe", {"seed": ...}, "`seed` is missing"),
-        ("describe", {"seed": "0"}, "`seed` is a str; expected a whole number"),
-        ("describe", {"seed": True}, "`seed` is a bool"),
-        ("describe", {"test_share": 7}, r"`test_share` \(=7\) must be from 0 to 1"),
+        ("describe", {"seed": "0"}, "`seed`: Expected `int`, got `str`"),
+        ("describe", {"seed": True}, "`seed`: Expected `int`, got `bool`"),
+        ("describe", {"seed": 2**64}, "`seed`: Expected `int` <= "),
+        ("describe", {"test_share": 7}, "`test_share`: Expected `float` <= 1.0"),
         ("describe", {"path": "/etc/passwd"}, "`path` is not expected"),
         ("describe", {"x": np.zeros(2)}, "`x` is not expected"),
-        ("spread", {"mean": np.array([0, np.nan, 0])}, "`mean` has NaN or infinite values"),
-        ("spread", {"mean": np.zeros((3, 1))}, r"`mean` has shape \(3, 1\); expected 1 side"),
-        ("spread", {"mean": np.zeros(3, dtype=np.float32)}, "`mean` is an array of float32; expected float64"),
-        ("spread", {"mean": [0, 0, 0]}, "`mean` is a list; expected an array"),
+        ("spread", {"mean": np.array([0, np.nan, 0])}, "`mean`: has NaN or infinite values"),
+        ("spread", {"mean": np.zeros((3, 1))}, r"`mean`: has shape \(3, 1\); expected 1 side"),
+        (
+            "spread",
+            {"mean": np.zeros(3, dtype=np.float32)},
+            "`mean`: expected an array of float64, got array of float32",
+        ),
+        ("spread", {"mean": [0, 0, 0]}, "`mean`: expected an array of float64, got list"),
     ],
 )
 def test_broken_messages_are_refused(guard: Guard, one: Silo, action: str, changed: dict[str, Any], why: str) -> None:
@@ -155,7 +158,7 @@ def test_a_failure_tells_its_kind_alone(guard: Guard, one: Silo) -> None:
         st.binary(max_size=200),
         st.tuples(st.integers(0, 300), st.binary(min_size=1, max_size=8)).map(lambda cut: _cut(*cut)),
     ),
-    action=st.sampled_from(sorted(CONTRACTS)),
+    action=st.sampled_from(sorted(ACTIONS)),
 )
 def test_any_bytes_are_answered(guard: Guard, one: Silo, content: bytes, action: str) -> None:
     """Random bytes, and proper messages with some bytes overwritten."""
@@ -178,7 +181,7 @@ def _cut(position: int, patch: bytes) -> bytes:
             max_leaves=5,
         ),
     ),
-    st.sampled_from(sorted(CONTRACTS)),
+    st.sampled_from(sorted(ACTIONS)),
 )
 def test_any_values_are_answered(guard: Guard, one: Silo, message: Message, action: str) -> None:
     assert unpack(guard.serve(action, pack(message), one).content)
@@ -210,35 +213,35 @@ def test_the_coalition_must_be_large_enough(kept: Any) -> None:
 def test_updates_need_samples(kept: Any) -> None:
     guarded = kept(min_samples=30)
     with pytest.warns(FedcollabWarning, match=r"left out: `c` \(every number is made of 25 sample.*at least 30"):
-        prepare(guarded)
-    assert guarded.names == ("a", "b", "d", "e")
+        federation = federate(guarded)
+    assert federation.names == ("a", "b", "d", "e")
     for method in ("published", "cross", "few-round"):
         with pytest.raises(Paused, match=r"`min_samples` \(=30\) forbids it"):
-            estimate_distances(guarded, method=method)
+            estimate_distances(federation, method=method)
 
 
 def test_runs_a_day(kept: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     guarded = kept(max_runs_per_day=2)
     for run in ("1", "2", "1"):
         guarded.run = run
-        prepare(guarded)
+        federate(guarded)
     guarded.run = "3"
     with pytest.raises(Paused, match="this silo takes part in 2 run"):
-        prepare(guarded)
-    monkeypatch.setattr(audit, "now", lambda: "2999-01-01T00:00:00.000+00:00")
-    prepare(guarded)
+        federate(guarded)
+    monkeypatch.setattr(guarding, "now", lambda precision="": "2999-01-01T00:00:00.000+00:00")
+    federate(guarded)
 
 
 def test_only_the_listed_actions(kept: Any) -> None:
     guarded = kept(actions=("describe", "spread", "prepare"))
-    prepare(guarded)
+    federate(guarded)
     with pytest.raises(Paused, match="this silo does not do 'train'"):
         train(guarded, "global", **SMALL)
 
 
 def test_without_noise_nothing_of_a_private_silo(kept: Any) -> None:
     guarded = kept(require_privacy=Privacy(1.0, 1e-5))
-    prepare(guarded)
+    federate(guarded)
     with pytest.raises(Paused, match=r"requires differential privacy \(epsilon 1, delta 1e-05\), and 'train' has none"):
         train(guarded, "global", **SMALL)
     with pytest.raises(Paused, match="the server asks for none"):
@@ -248,13 +251,13 @@ def test_without_noise_nothing_of_a_private_silo(kept: Any) -> None:
 def test_noise_is_not_taken_on_trust(kept: Any) -> None:
     pytest.importorskip("opacus")
     guarded = kept(require_privacy=Privacy(1.0, 1e-5), min_samples=1)
-    prepare(guarded)
+    federate(guarded)
     seen: dict[str, bytes] = {}
     real = guarded._serve
 
-    def spy(action: str, name: str, content: bytes) -> bytes:
+    def spy(action: Action, name: str, content: bytes) -> bytes:
         if name == "a":
-            seen[action] = content
+            seen[action.name] = content
         return real(action, name, content)
 
     guarded._serve = spy
@@ -272,7 +275,7 @@ def test_noise_is_not_taken_on_trust(kept: Any) -> None:
 def test_the_same_question_gets_the_same_noise(kept: Any) -> None:
     pytest.importorskip("opacus")
     guarded = kept(require_privacy=Privacy(1.0, 1e-5), min_samples=1)
-    prepare(guarded)
+    federate(guarded)
     plan = {"seed": 0, "width": 4, "folds": 2, "classes": 2, "min_samples": 1, "label_counts": "drawn"}
     ask = pack({**plan, "privacy": {"noise": 20.0, "epsilon": 1.0, "delta": 1e-5, "clip": 2.0}})
     first, again = (real("few-moments", "a", ask) for real in [guarded._serve] * 2)
@@ -288,12 +291,12 @@ def test_the_same_question_gets_the_same_noise(kept: Any) -> None:
 ])  # fmt: skip
 def test_a_setting_that_asks_for_too_much(clients: list[ClientData], kept: Any, changed: dict[str, Any]) -> None:
     guarded = kept()
-    prepare(guarded)
+    federate(guarded)
     seen: dict[str, Message] = {}
     real = guarded._serve
 
-    def spy(action: str, name: str, content: bytes) -> bytes:
-        seen[action] = unpack(content)
+    def spy(action: Action, name: str, content: bytes) -> bytes:
+        seen[action.name] = unpack(content)
         return real(action, name, content)
 
     guarded._serve = spy
@@ -307,24 +310,84 @@ def test_a_setting_that_asks_for_too_much(clients: list[ClientData], kept: Any, 
     assert "refused" in reply, reply
 
 
-def test_floors_from_toml(tmp_path: Path) -> None:
-    path = tmp_path / "silo.toml"
-    path.write_text(
-        "[floors]\nmin_coalition = 2\nmin_samples = 20\nmax_runs_per_day = 5\n"
-        "require_privacy = {epsilon = 2, delta = 1e-6}\n"
-        'actions = ["describe", "train"]\n'
-    )
-    assert read_floors(path) == Limits(20, 2, 5, Privacy(2.0, 1e-6), ("describe", "train"))
-    for table, why in (
+def test_limits_from_a_table() -> None:
+    table = {
+        "min_coalition": 2,
+        "min_samples": 20,
+        "max_runs_per_day": 5,
+        "require_privacy": {"epsilon": 2, "delta": 1e-6},
+        "actions": ["describe", "train"],
+    }
+    assert make_limits(table, ACTIONS) == Limits(20, 2, 5, Privacy(2.0, 1e-6), ("describe", "train"))
+    for wrong, why in (
         ({"min_sample": 3}, "did you mean 'min_samples'"),
-        ({"min_samples": "many"}, "must be a whole number of at least 1"),
+        ({"min_samples": "many"}, r"`limits min_samples` \(='many'\): Expected `int`"),
+        ({"min_samples": 0}, r"`limits min_samples` \(=0\): Expected `int` >= 1"),
         ({"actions": ["trian"]}, "did you mean 'train'"),
-        ({"actions": "train"}, "must be a list"),
-        ({"require_privacy": 1}, "epsilon = "),
-        ({"require_privacy": {"epsilon": -1}}, "above 0"),
+        ({"actions": "train"}, "Expected `array"),
+        ({"require_privacy": 1}, "Expected `object"),
+        ({"require_privacy": {"epsilon": -1}}, "Expected `float` > 0"),
+        ({"require_privacy": {"epsilon": 1, "gamma": 2}}, "unknown field `gamma`"),
     ):
         with pytest.raises(InputError, match=why):
-            make_floors(table)
+            make_limits(wrong, ACTIONS)
+
+
+#: a proper message for every action there is, of clients with 3 features and 2 classes; a new action needs one here
+PROPER: dict[str, Message] = {
+    "describe": {"scale": "none", "test_share": 0.2, "seed": 0},
+    "spread": {"scale": "none", "test_share": 0.2, "seed": 0, "mean": np.zeros(1)},
+    "prepare": {},
+    "encode": {"encoder": "rows-for-guard"},
+    "encode-spread": {"encoder": "rows-for-guard", "mean": np.zeros(3)},
+    "fingerprint": {},
+    "train": {"setting": "{}", "round": 1, "w": np.zeros(3, dtype=np.float32), "coalition": ["a", "b"]},
+    "evaluate": {"setting": "{}", "round": 1, "w": np.zeros(3, dtype=np.float32), "personal": False, "keep": False,
+                 "stay": False},
+    "losses": {"setting": "{}", "round": 1, "models": np.zeros((2, 3), dtype=np.float32)},
+    "cross-norm": {},
+    "cross-open": {"head": "free", "classes": 2, "seed": 0, "folds": 2, "replicates": 0, "sizes": [10], "repeats": [1],
+                   "targets": [1], "scales": [1.0]},
+    "cross-step": {"w": np.zeros((2, 1, 4), dtype=np.float32)},
+    "cross-validate": {"w": np.zeros((2, 1, 4), dtype=np.float32)},
+    "few-moments": {"seed": 0, "width": 4, "folds": 2, "classes": 2, "min_samples": 1, "label_counts": "drawn"},
+    "few-validate": {"w": np.zeros((1, 2, 2, 4), dtype=np.float32), "targets": [1], "replicates": 0},
+    "prototype-means": {"classes": 2, "least": 3},
+    "published-open": {"seed": 0, "train": 10, "lr": 0.1, "batch": 10, "local_steps": 1, "hidden": 4, "classes": 2,
+                       "targets": [1]},
+    "published-step": {"w": np.zeros((1, 29), dtype=np.float32), "pairs": [0], "round": 0},
+    "published-validate": {"w": np.zeros((1, 29), dtype=np.float32), "pairs": [0]},
+}  # fmt: skip
+NOISE = {"noise": 20.0, "epsilon": 1.0, "delta": 1e-5, "clip": 2.0}
+
+
+def test_every_action_has_a_message_here() -> None:
+    assert set(PROPER) == set(ACTIONS)
+
+
+@pytest.mark.parametrize("name", sorted(PROPER))
+def test_what_a_silo_with_every_limit_and_required_privacy_does(name: str, tmp_path: Path) -> None:
+    """Nothing computed from samples leaves without noise, whatever the action; what only agrees on a schema does."""
+    pytest.importorskip("opacus", reason="opacus is not installed: pip install 'fedcollab[privacy]'")
+    register_encoder("rows-for-guard", lambda x: x.reshape(len(x), -1))
+    rng = np.random.default_rng(0)
+    pair = [ClientData(who, rng.normal(size=(60, 3)), np.arange(60) % 2) for who in "ab"]
+    schema = federate(Wire(pair), scale="none").schema.to_json()
+    limits = Limits(min_samples=10, min_coalition=2, require_privacy=Privacy(1.0), max_splits=1)
+    guard = Guard.at(tmp_path, limits)
+    silo = Silo(pair[0], {"prepare": {"schema": schema}}, limits=limits)
+    message = {"schema": schema} if name == "prepare" else PROPER[name]
+    served = guard.serve(name, pack(message), silo)
+    reply = unpack(served.content)
+    if ACTIONS[name].release in (Release.NOTHING, Release.SUMMARY):
+        assert served.done, reply
+        return
+    assert not served.done
+    assert "requires differential privacy (epsilon 1, delta 1e-05)" in reply["refused"]
+    if ACTIONS[name].release is Release.NOISED:
+        silo.state["few"] = {**PROPER["few-moments"], "privacy": NOISE}
+        noised = {**message, "privacy": NOISE} if name == "few-moments" else message
+        assert guard.serve(name, pack(noised), silo).done
 
 
 # The log.
@@ -428,7 +491,7 @@ def test_splits_that_differ_by_a_sample_are_refused(tmp_path: Path) -> None:
     plain = Silo(silo.data)
     sums = [described(open_handed, plain, share)["sum"] for share in (12 / 60, 13 / 60)]
     gaps = np.abs(silo.data.x - (sums[0] - sums[1])).max(axis=1)
-    assert gaps.min() < 1e-9, "without the floor the difference of two sums is a sample"
+    assert gaps.min() < 1e-9, "without the limit the difference of two sums is a sample"
 
 
 def test_splits_are_few_and_the_schema_cannot_bring_another(tmp_path: Path) -> None:
@@ -438,7 +501,7 @@ def test_splits_are_few_and_the_schema_cannot_bring_another(tmp_path: Path) -> N
     for seed in (0, 1, 0):
         assert "quantity" in described(guard, silo, 0.2, seed)
     assert "has answered for 2 test splits" in described(guard, silo, 0.2, 2)["refused"]
-    agreed = prepare(Wire([data, ClientData("b", data.x, data.y)]), scale="none")
+    agreed = federate(Wire([data, ClientData("b", data.x, data.y)]), scale="none").schema
     for schema, served in ((agreed, True), (replace(agreed, seed=3), False)):
         assert guard.serve("prepare", pack({"schema": schema.to_json()}), silo).done == served
     own = Silo(ClientData("a", data.x, data.y, data.x[:9], data.y[:9]))
@@ -452,10 +515,10 @@ def test_noise_is_drawn_once_whoever_asked_for_it(kept: Any) -> None:
     heard: dict[str, list[bytes]] = {}
     serve = guarded._serve
 
-    def twice(action: str, name: str, content: bytes) -> bytes:
+    def twice(action: Action, name: str, content: bytes) -> bytes:
         replies = [serve(action, name, content) for _ in range(2)]
-        heard.setdefault(action, []).append(replies[0])
-        assert replies[0] == replies[1], action
+        heard.setdefault(action.name, []).append(replies[0])
+        assert replies[0] == replies[1], action.name
         return replies[0]
 
     guarded._serve = twice
@@ -465,10 +528,10 @@ def test_noise_is_drawn_once_whoever_asked_for_it(kept: Any) -> None:
 
 def test_a_private_silo_tests_no_models_and_its_fingerprint_is_its_own(clients: list[ClientData], kept: Any) -> None:
     private = kept(require_privacy=Privacy(1.0))
-    schema = {"prepare": {"schema": prepare(private, scale="none").to_json()}}
+    schema = {"prepare": {"schema": federate(private, scale="none").schema.to_json()}}
     with pytest.raises(Paused, match=r"requires differential privacy .*'evaluate' has none"):
         private.call("evaluate", {"a": {"setting": "{}", "round": 1, "w": np.zeros(3, dtype=np.float32),
                                            "personal": False, "keep": False, "stay": False}})  # fmt: skip
-    prints = [fingerprint_client({}, Silo(clients[0], dict(schema), key=key)) for key in (b"", b"one", b"two", b"one")]
+    prints = [fingerprint({}, Silo(clients[0], dict(schema), key=key)) for key in (b"", b"one", b"two", b"one")]
     assert prints[1] == prints[3]
     assert len({entry["fingerprint"] for entry in prints}) == 3

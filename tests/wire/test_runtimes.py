@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Annotated, TypedDict
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as nps
+from numpy.typing import NDArray
 
 from fedcollab.data import ClientData
 from fedcollab.errors import InputError
 from fedcollab.wire import Vectorised, Wire
 from fedcollab.wire import action as actions
+from fedcollab.wire.fields import BrokenMessage, Sides
 from fedcollab.wire.message import Message, pack, payload, unpack
 from fedcollab.wire.silo import Silo
 
@@ -48,7 +52,16 @@ def test_objects_cannot_be_sent() -> None:
         pack({"code": print})
 
 
-def count_up(message: Message, silo: Silo) -> Message:
+class CountMessage(TypedDict):
+    step: Annotated[NDArray[np.float64], Sides("S")]
+
+
+class CountReply(TypedDict):
+    total: Annotated[NDArray[np.float64], Sides("S")]
+    rows: int
+
+
+def count_up(message: CountMessage, silo: Silo) -> CountReply:
     """An action with state: adds what it is sent to what it keeps."""
     kept = silo.state.get("count", {"total": np.zeros(2)})
     silo.state["count"] = {"total": kept["total"] + message["step"]}
@@ -57,9 +70,8 @@ def count_up(message: Message, silo: Silo) -> Message:
 
 @pytest.fixture(autouse=True)
 def counting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(actions.ACTIONS, "count-up", "test:count_up")
-    real = actions._load
-    monkeypatch.setattr(actions, "_load", lambda path: count_up if path == "test:count_up" else real(path))
+    monkeypatch.setattr(actions, "ACTIONS", dict(actions.ACTIONS))
+    actions.action("count-up", purpose="counted", release=actions.Release.EXACT)(count_up)
 
 
 @pytest.mark.parametrize("kind", [Wire, Vectorised])
@@ -98,9 +110,35 @@ def test_bad_federations(kind: type[Wire], clients: list[ClientData]) -> None:
         kind(clients).call("count-up", {"z": {}})
 
 
-def test_every_action_exists() -> None:
-    for name in actions.ACTIONS:
-        if name != "count-up":
-            assert callable(actions.find(name))
-    for name in actions.TOGETHER:
-        assert callable(actions.find_together(name))
+def test_an_action_must_say_what_it_releases() -> None:
+    with pytest.raises(TypeError, match="release"):
+        actions.action("no-class", purpose="forgot")  # type: ignore[call-arg]
+    with pytest.raises(ValueError, match="declared twice"):
+        actions.action("count-up", purpose="again", release=actions.Release.NOTHING)
+    with pytest.raises(ValueError, match="`noise` belongs to"):
+        actions.action("silent-noise", purpose="noise", release=actions.Release.NOISED)
+
+
+@pytest.mark.parametrize(
+    ("message", "why"),
+    [
+        ({}, "`step` is missing"),
+        ({"step": np.zeros(2), "more": 1}, "`more` is not expected"),
+        ({"step": [0.0, 0.0]}, "`step`: expected an array of float64, got list"),
+        ({"step": np.zeros(2, dtype=np.float32)}, "`step`: expected an array of float64, got array of float32"),
+        ({"step": np.zeros((2, 1))}, r"`step`: has shape \(2, 1\); expected 1 side"),
+        ({"step": np.array([0.0, np.inf])}, "`step`: has NaN or infinite values"),
+    ],
+)
+def test_messages_are_checked_by_their_declared_type(message: Message, why: str) -> None:
+    with pytest.raises(BrokenMessage, match=why):
+        actions.find("count-up").check_message(message)
+
+
+def test_a_reply_must_fit_its_message() -> None:
+    counting = actions.find("count-up")
+    counting.check_reply({"step": np.zeros(2)}, {"total": np.zeros(2), "rows": 3})
+    with pytest.raises(BrokenMessage, match=r"`total`: has shape \(3,\); expected 2 for 3"):
+        counting.check_reply({"step": np.zeros(2)}, {"total": np.zeros(3), "rows": 3})
+    with pytest.raises(BrokenMessage, match="`rows`: Expected `int`, got `bool`"):
+        counting.check_reply({"step": np.zeros(2)}, {"total": np.zeros(2), "rows": True})

@@ -141,7 +141,9 @@ def _merged(known: Distances, fresh: Distances, taken: NDArray[np.bool_], renew:
     new: Any = np.ix_(*[[names.index(name) for name in fresh.names]] * 2)
 
     def merged(before: Floats | None, after: Floats | None) -> Floats | None:
-        if before is None or after is None or before.shape[:-2] != after.shape[:-2]:
+        if before is None or not taken.any():
+            return before
+        if after is None or before.shape[:-2] != after.shape[:-2]:
             return None
         values: Floats = np.full((*before.shape[:-2], len(names), len(names)), np.nan)
         values[..., np.arange(len(names)), np.arange(len(names))] = 0.0

@@ -210,7 +210,9 @@ class Run:
         made = files.read_made(path)
         digest = None if made is None else made.get("inputs", {}).get("distances.json")
         if digest is not None and digest != self.digest("distances.json"):
-            raise InputError(f"`{path}` was made of other distances than distances.json; `fedcollab solve` makes it again")
+            raise InputError(
+                f"`{path}` was made of other distances than distances.json; `fedcollab solve` makes it again"
+            )
         return found
 
     def c_path(self) -> CPath | None:

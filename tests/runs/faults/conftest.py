@@ -10,6 +10,7 @@ import pytest
 from fedcollab.data import ClientData
 from fedcollab.wire import Wire
 from fedcollab.wire.absence import Policy
+from fedcollab.wire.action import Action
 from fedcollab.wire.message import Message, pack, unpack
 
 #: absent: never reached; lost: acted, but its reply did not arrive; the rest: what came back instead
@@ -26,12 +27,12 @@ class Faulty(Wire):
         self.policy = policy or Policy(retries=0)
         self._calls: dict[str, int] = {}
 
-    def _call(self, action: str, messages: dict[str, Message]) -> dict[str, Message]:
+    def _call(self, action: Action, messages: dict[str, Message]) -> dict[str, Message]:
         replies: dict[str, Message] = {}
         for name, message in messages.items():
-            self.asked.append((action, name))
+            self.asked.append((action.name, name))
             self._calls[name] = self._calls.get(name, 0) + 1
-            self._fault = self.plan(action, name, self._calls[name])
+            self._fault = self.plan(action.name, name, self._calls[name])
             if self._fault == "absent":
                 continue
             got = super()._call(action, {name: message})
@@ -39,7 +40,7 @@ class Faulty(Wire):
                 replies |= got
         return replies
 
-    def _serve(self, action: str, name: str, content: bytes) -> bytes:
+    def _serve(self, action: Action, name: str, content: bytes) -> bytes:
         return spoil(super()._serve(action, name, content), self._fault)
 
 

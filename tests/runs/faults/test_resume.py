@@ -9,6 +9,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +17,16 @@ import numpy as np
 import pytest
 
 from fedcollab.data import ClientData
-from fedcollab.federation import federate
-from fedcollab.distances import Distances, estimate_distances
-from fedcollab.distances import complete, missing_pairs
+from fedcollab.distances import Distances, complete, estimate_distances, missing_pairs
 from fedcollab.errors import FedcollabWarning, InputError, Paused
-from fedcollab.runs.pipeline import FedCollab
+from fedcollab.federation import federate
 from fedcollab.report import write
+from fedcollab.runs.pipeline import FedCollab
+from fedcollab.training import TrainingResult, checkpoint, train
 from fedcollab.wire import Wire
 from fedcollab.wire.absence import FILE, Absence, Policy, read
 from fedcollab.wire.absence import write as write_absences
 from fedcollab.wire.message import Message
-from fedcollab.training import TrainingResult, checkpoint, train
 
 SMALL = {"model_options": {"widths": [8]}, "lr": 0.1}
 TYPES = [["a", "b", "c"], ["d", "e", "f"]]
@@ -134,8 +134,7 @@ def test_no_client_goes_on_from_another_trainings_state(clients: list[ClientData
     options = {"algorithm": "scaffold", "rounds": 6, **SMALL}
     calm = train(clients, TYPES, runtime="wire", **options)
     for between in (0, 4, 6):
-        silos = Lasting(clients)
-        prepare(silos)
+        silos = federate(Lasting(clients))
         with pytest.raises(Stop):
             train(silos, TYPES, run_dir=tmp_path / str(between), progress=stopping(4), **options)
         if between:
@@ -182,9 +181,8 @@ def test_an_unfinished_training_waits_for_who_began_it(clients: list[ClientData]
     calm = train(Wire(clients), TYPES, rounds=4, **SMALL)
     with pytest.raises(Stop):
         train(Wire(clients), TYPES, rounds=4, run_dir=tmp_path, progress=stopping(2), **SMALL)
-    without = Wire(clients)
-    prepare(without)
-    without.leave_out({"b": "not connected in 5 s"})
+    whole = federate(Wire(clients))
+    without = replace(whole.part([name for name in whole.names if name != "b"]), left_out={"b": "not connected in 5 s"})
     with pytest.raises(Paused, match=r"unfinished training with clients that are not there now: `b` \(not connected"):
         train(without, TYPES, rounds=4, run_dir=tmp_path, **SMALL)
     result = train(Wire(clients), TYPES, rounds=4, run_dir=tmp_path, **SMALL)
@@ -210,13 +208,13 @@ def test_missing_pairs_are_measured_when_the_client_is_back(clients: list[Client
     assert len(missing_pairs(part, part.names)) == 9
     back = faulty(clients, lambda action, name, n: "absent" if name == "e" and action == "few-moments" else None)
     with pytest.warns(FedcollabWarning, match="unobserved"):
-        better = complete(part, back)
+        better = complete(part, federate(back))
     assert missing_pairs(better, better.names) == [(a, b) for a, b in missing_pairs(part, part.names) if "e" in (a, b)]
-    calm = Wire(clients)
+    calm = federate(Wire(clients))
     full = complete(better, calm)
     for key in ("raw", "stderr", "replicates", "observed", "quantities"):
         np.testing.assert_array_equal(getattr(full, key), getattr(whole, key))
-    assert calm.cost.down["a"] < whole.cost["bytes"]["a"]
+    assert calm.runtime.cost.down["a"] < whole.cost["bytes"]["a"]
     assert complete(full, calm) is full
 
 

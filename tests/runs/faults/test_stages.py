@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedcollab.baselines import run as run_baseline
-from fedcollab.data import ClientData
-from fedcollab.federation import federate
 from fedcollab.coalitions import solve
+from fedcollab.data import ClientData
 from fedcollab.distances import estimate_distances
 from fedcollab.errors import FedcollabWarning, Paused
+from fedcollab.federation import federate
+from fedcollab.training import train
 from fedcollab.wire import Wire
 from fedcollab.wire.absence import Policy, read, words
-from fedcollab.training import train
 
 FAULTS = ("absent", "lost", "garbage", "truncated", "nan", "shape", "dtype", "missing", "extra", "refused", "error")
 SMALL = {"model_options": {"widths": [8]}, "lr": 0.1}
@@ -50,15 +51,15 @@ def six(clients: list[ClientData]) -> list[ClientData]:
 def test_who_is_absent_at_the_beginning_is_left_out(
     six: list[ClientData], faulty: Any, action: str, fault: str
 ) -> None:
-    federation = faulty(six, at(action, "b", fault))
+    runtime = faulty(six, at(action, "b", fault))
     with pytest.warns(FedcollabWarning, match="left out: `b`"):
-        schema = prepare(federation)
+        federation = federate(runtime)
     assert federation.names == ("a", "c", "d", "e", "f")
     assert list(federation.left_out) == ["b"]
-    alone = Wire([c for c in six if c.name != "b"])
-    assert schema == prepare(alone)
+    alone = federate(Wire([c for c in six if c.name != "b"]))
+    assert federation.schema == alone.schema
     assert federation.described.keys() == alone.described.keys()
-    assert {(e.action, e.client) for e in federation.absences} == {(action, "b")}
+    assert {(e.action, e.client) for e in runtime.absences} == {(action, "b")}
 
 
 def test_tables_too(faulty: Any) -> None:
@@ -72,7 +73,7 @@ def test_tables_too(faulty: Any) -> None:
     three = [made("a", "rome"), made("b", "paris"), made("c", "oslo")]
     federation = faulty(three, at("spread", "b", "nan"))
     with pytest.warns(FedcollabWarning, match="left out: `b`"):
-        assert prepare(federation) == prepare(Wire([three[0], three[2]]))
+        assert federate(federation).schema == federate(Wire([three[0], three[2]])).schema
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -131,10 +132,9 @@ def test_a_coalition_goes_on_as_if_the_absent_client_were_not_in_it(
     federation = faulty(six, lambda action, name, n: fault if name == "b" and action in ("train", "evaluate") else None)
     with pytest.warns(FedcollabWarning, match="client `b` failed"):
         result = train(federation, TYPES, rounds=3, **SMALL)
-    calm = Wire(six)
-    prepare(calm)
-    calm.leave_out({"b": "sent home"})
-    without = train(calm, TYPES, rounds=3, **SMALL)
+    calm = federate(Wire(six))
+    away = replace(calm.part([name for name in calm.names if name != "b"]), left_out={"b": "sent home"})
+    without = train(away, TYPES, rounds=3, **SMALL)
     np.testing.assert_array_equal(result.models["last"], without.models["last"])
     assert np.isnan(result.accuracy[1])
     np.testing.assert_array_equal(np.delete(result.accuracy, 1), without.accuracy)

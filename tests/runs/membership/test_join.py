@@ -12,16 +12,15 @@ import numpy as np
 import pytest
 
 from fedcollab.coalitions import objective
-from fedcollab.distances.methods import cross
 from fedcollab.distances import estimate_distances
+from fedcollab.distances.methods import cross
 from fedcollab.errors import FedcollabWarning, InputError
-from fedcollab.runs.membership import Training, open_state
-from fedcollab.runs.membership import join
-from fedcollab.federation.adopt import Part, adopt, reopen, with_client
+from fedcollab.federation import federate, with_client
+from fedcollab.runs.membership import Training, join, open_state
 from fedcollab.runs.membership.retraining import retrain
 from fedcollab.runs.pipeline import FedCollab, Fitted
-from fedcollab.wire import Wire
 from fedcollab.training import TrainingResult
+from fedcollab.wire import Wire
 
 from ...conftest import blobs
 from .conftest import members
@@ -167,7 +166,6 @@ def test_a_newcomer_that_does_not_fit_is_one_line(fitted: Fitted) -> None:
 def test_tables_are_held_against_the_schema() -> None:
     pandas = pytest.importorskip("pandas")
     from fedcollab.data import ClientData
-    from fedcollab.federation import federate
 
     def table(name: str, **columns: object) -> ClientData:
         frame = pandas.DataFrame({"age": [1.0, 2, 3, 4, 5, 6], "sex": list("fmfmfm"), **columns})
@@ -186,15 +184,12 @@ def test_tables_are_held_against_the_schema() -> None:
 
 
 def test_a_part_carries_messages_to_its_own_clients_alone() -> None:
-    from fedcollab.federation import federate
 
     federation = federate(members())
-    part = Part(federation, ["b", "a"])
+    part = federation.part(["b", "a"])
     assert part.names == ("a", "b")
-    federation.models_stay = federation.few_rounds = True
-    federation.min_samples = 7
-    alike = Part(federation, ["a"])  # what the federation is, its part is too
-    assert (alike.models_stay, alike.few_rounds, alike.min_samples) == (True, True, 7)
+    assert part.runtime is federation.runtime
+    assert part.quantities == {name: federation.quantities[name] for name in "ab"}
     assert set(part.call_all("fingerprint", {})) == {"a", "b"}
     with pytest.raises(InputError, match="'c', which is not a client"):
         part.call("fingerprint", {"c": {}})
@@ -211,12 +206,10 @@ def test_a_run_that_goes_on_keeps_its_schema_and_its_clients(fitted: Fitted, tmp
 
 
 def test_fingerprints_tell_equality() -> None:
-    from fedcollab.federation import federate
-    from fedcollab.federation.adopt import fingerprints
+    from fedcollab.federation.fingerprint import fingerprints
 
     federation = federate(members())
-    other = reopen([*members()[:-1], blobs("f", 25, flip=True, seed=1)], federation.schema)
+    other = federate([*members()[:-1], blobs("f", 25, flip=True, seed=1)], schema=federation.schema)
     first, second = fingerprints(federation), fingerprints(other)
     assert [name for name in first if first[name] != second[name]] == ["f"]
-    adopt(other, federation.schema)
-    assert fingerprints(other) == second
+    assert fingerprints(federate(other.runtime, schema=federation.schema)) == second

@@ -11,14 +11,16 @@ import pytest
 
 from fedcollab.coalitions import Collaboration, place, solve
 from fedcollab.distances import Distances
+from fedcollab.distances.update import removed, renewed
 from fedcollab.errors import InputError
+from fedcollab.federation import federate
+from fedcollab.runs import run as run_module
 from fedcollab.runs.membership import (
     State,
     Training,
     apply,
     check,
     entries,
-    history,
     join,
     keep_change,
     keep_joining,
@@ -26,9 +28,7 @@ from fedcollab.runs.membership import (
     leave,
     open_state,
 )
-from fedcollab.federation import federate
 from fedcollab.runs.membership.regroup import consider, limits_of
-from fedcollab.distances.update import added, removed, renewed
 from fedcollab.runs.pipeline import Fitted
 from fedcollab.runs.run import Run
 from fedcollab.training import TrainingResult
@@ -59,7 +59,7 @@ def test_rows_come_and_go_without_touching_other_pairs() -> None:
     smaller = removed(whole, "c004")
     assert smaller.names == whole.names[:4]
     assert np.array_equal(smaller.raw, whole.raw[:4, :4])
-    back = added(smaller, whole, "c004")
+    back = renewed(smaller, whole, "c004")
     assert np.array_equal(back.raw, whole.raw)
     assert np.array_equal(back.stderr, whole.stderr)
     assert np.array_equal(back.quantities, whole.quantities)
@@ -220,7 +220,7 @@ def test_the_same_data_are_no_change_and_other_data_are(fitted: Fitted) -> None:
 def test_a_grown_client_keeps_its_distances_but_counts_for_more() -> None:
     state = state_of(planted([0, 0, 0, 1, 1, 1]))
     row = replace(state.distances, quantities=state.distances.quantities * 4)
-    from fedcollab.runs.membership import check as change
+    from fedcollab.runs.membership import changes as change
 
     tested = change._test(state.distances, row, "c002", 5)
     assert not tested.significant
@@ -230,7 +230,7 @@ def test_a_grown_client_keeps_its_distances_but_counts_for_more() -> None:
 
 
 def test_perfectly_told_apart_clients_have_an_uncertainty_too() -> None:
-    from fedcollab.runs.membership import check as change
+    from fedcollab.runs.membership import changes as change
 
     raw = np.array([[0, 1.0, 1.0], [1.0, 0, 1.0], [1.0, 1.0, 0]])
     before = Distances(raw, tuple("abc"), np.array([50, 50, 50]), stderr=0 * raw)
@@ -246,7 +246,7 @@ def test_check_needs_everyone(fitted: Fitted) -> None:
     with pytest.raises(InputError, match="must be one of"):
         check(state, fitted.federation, ["nobody"])
     with pytest.raises(InputError, match="lacks 'f'"):
-        check(state, reopen(members()[:-1], fitted.federation.schema), ["a"])
+        check(state, federate(members()[:-1], schema=fitted.federation.schema), ["a"])
 
 
 # history
@@ -276,7 +276,9 @@ def test_every_collaboration_is_kept_with_date_cause_and_what_changed(fitted: Fi
 def test_a_change_that_nobody_looked_at_is_not_forgotten(fitted: Fitted, tmp_path: Path) -> None:
     store, state = open_state(tmp_path / "run")
     seen = store.config()["clients"]
-    other = reopen([*members()[:-1], blobs("f", 30, flip=True, seed=4), blobs("g", 30)], fitted.federation.schema)
+    other = federate(
+        [*members()[:-1], blobs("f", 30, flip=True, seed=4), blobs("g", 30)], schema=fitted.federation.schema
+    )
     keep_joining(store, state, join(state, other, "g", training=Training(rounds=1)), other)
     now = store.config()["clients"]
     assert now.keys() - seen.keys() == {"g"}
@@ -287,25 +289,25 @@ def test_a_killed_change_is_completed_or_forgotten(fitted: Fitted, monkeypatch: 
     store, state = open_state(fitted.settings.run_dir)
     left = leave(state, "a")
     moves: list[str] = []
-    replace_file = history.os.replace
+    replace_file = run_module.os.replace
 
     def killed(source: Path, target: Path) -> None:
-        if Path(target).parent != Path(store.path) / history.NEXT and ".next" not in Path(target).parts:
+        if Path(target).parent != Path(store.path) / run_module.NEXT and ".next" not in Path(target).parts:
             moves.append(str(target))
             if len(moves) == 3:
                 raise KeyboardInterrupt
         replace_file(source, target)
 
-    monkeypatch.setattr(history.os, "replace", killed)
+    monkeypatch.setattr(run_module.os, "replace", killed)
     with pytest.raises(KeyboardInterrupt):
         keep_leaving(store, state, left)
-    monkeypatch.setattr(history.os, "replace", replace_file)
+    monkeypatch.setattr(run_module.os, "replace", replace_file)
     _, after = open_state(store.path)
     assert after.names == tuple("bcdef")
     assert after.results["coalitions"].names == after.collaboration.names == after.names
     assert entries(store)[-1]["cause"] == "leave a"
 
-    half = store.file(history.NEXT)
+    half = store.file(run_module.NEXT)
     half.mkdir(parents=True)
     (half / "distances.json").write_text("half of it")
     _, same = open_state(store.path)
@@ -314,7 +316,7 @@ def test_a_killed_change_is_completed_or_forgotten(fitted: Fitted, monkeypatch: 
 
 
 def test_folders_that_are_no_run(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="holds no run"):
+    with pytest.raises(InputError, match="holds no run.json"):
         open_state(tmp_path)
     assert entries(Run(tmp_path)) == []
 

@@ -36,7 +36,7 @@ def run(design: Design, silos: Mapping[str, Silo], progress: Progress) -> dict[s
         chunk = design.of(chosen)
         w = _train(chunk, silos, spanned, within)
         rows = chunk.rows()
-        for name, part in chunk.parts().items():
+        for name, part in chunk.client_plans().items():
             reply = judge(part, w[rows[name]], silos[name])
             mine = [chosen[p] for p in places(chunk.pairs)[name]]
             kept[name] += [(pair, {key: value[row] for key, value in reply.items()}) for row, pair in enumerate(mine)]

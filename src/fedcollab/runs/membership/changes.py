@@ -20,13 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcollab.coalitions.explain import names_in_words
-from fedcollab.distances import Distances
+from fedcollab.distances import Distances, measure, pair_count, renewed
 from fedcollab.errors import InputError, unknown
-from fedcollab.runs.membership.regroup import THRESHOLD, Regrouping, consider, limits_of
-from fedcollab.distances import measure, pair_count, renewed
-from fedcollab.runs.membership.state import State, Trained, Training, go_on
-from fedcollab.progress import Progress, silent
 from fedcollab.federation import Federation
+from fedcollab.progress import Progress, silent
+from fedcollab.runs.membership.regroup import THRESHOLD, Regrouping, consider, limits_of
+from fedcollab.runs.membership.state import State, Trained, Training, go_on
 
 #: chance of calling a change real in a check in which nothing changed
 ALPHA = 0.01

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedcollab.coalitions import Collaboration, Placement, place
-from fedcollab.distances import Distances
+from fedcollab.distances import Distances, measure, pair_count, renewed
 from fedcollab.errors import InputError
-from fedcollab.runs.membership.regroup import THRESHOLD, Regrouping, consider, limits_of
-from fedcollab.distances import measure, pair_count, renewed
-from fedcollab.runs.membership.state import State, Trained, Training, go_on
-from fedcollab.progress import Progress, silent
 from fedcollab.federation import Federation
+from fedcollab.progress import Progress, silent
+from fedcollab.runs.membership.regroup import THRESHOLD, Regrouping, consider, limits_of
+from fedcollab.runs.membership.state import State, Trained, Training, go_on
 
 if TYPE_CHECKING:
     from fedcollab.training import TrainingResult

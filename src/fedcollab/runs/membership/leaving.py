@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from fedcollab.coalitions.explain import names_in_words
-from fedcollab.errors import InputError, unknown
-from fedcollab.runs.membership.regroup import THRESHOLD, Regrouping, consider, limits_of
 from fedcollab.distances import removed
-from fedcollab.runs.membership.state import State, Trained, Training, go_on
+from fedcollab.errors import InputError, unknown
 from fedcollab.federation import Federation
+from fedcollab.runs.membership.regroup import THRESHOLD, Regrouping, consider, limits_of
+from fedcollab.runs.membership.state import State, Trained, Training, go_on
 
 
 @dataclass(frozen=True, eq=False)

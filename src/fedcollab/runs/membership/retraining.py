@@ -16,8 +16,8 @@ import torch
 from numpy.typing import NDArray
 
 from fedcollab.errors import InputError, number
-from fedcollab.progress import Progress, silent
 from fedcollab.federation import Federation
+from fedcollab.progress import Progress, silent
 from fedcollab.training import TrainingResult, train
 from fedcollab.training.history import History
 from fedcollab.training.result import MEASURES
@@ -156,10 +156,7 @@ def accuracies(result: TrainingResult) -> dict[str, float]:
 
 
 def _nearest(federation: Federation, result: TrainingResult, members: Sequence[str]) -> int | None:
-    shared = [
-        sum(federation.quantities[name] for name in members if name in before)
-        for before in result.coalitions
-    ]
+    shared = [sum(federation.quantities[name] for name in members if name in before) for before in result.coalitions]
     return int(np.argmax(shared)) if max(shared) > 0 else None
 
 

@@ -10,9 +10,9 @@ import numpy as np
 
 from fedcollab.coalitions import Collaboration
 from fedcollab.distances import Distances
-from fedcollab.runs.membership.retraining import accuracies, checksums, merged, retrain
-from fedcollab.progress import Progress, silent
 from fedcollab.federation import Federation
+from fedcollab.progress import Progress, silent
+from fedcollab.runs.membership.retraining import accuracies, checksums, merged, retrain
 from fedcollab.training import TrainingResult
 
 
