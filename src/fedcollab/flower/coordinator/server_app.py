@@ -1,47 +1,40 @@
 """The ServerApp: carries a coordinator's calls to the silos, for as long as the command that started the run lives.
 
 A stage's server side runs in that command (`fedcollab estimate --on ...`), where its files and its screen are; this
-process only stands where Flower's Grid is. The run ends when the command hangs up.
+process only runs where Flower's Grid is. The run ends when the command closes the connection.
 """
 
 from __future__ import annotations
 
+import json
 import os
-import socket
+from contextlib import closing, suppress
+from multiprocessing.connection import Client
 from pathlib import Path
 
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from fedcollab.errors import InputError
-from fedcollab.flower.channel import Channel, Closed
+from fedcollab.flower.coordinator.channel import Channel, ChannelClosed
+from fedcollab.flower.coordinator.folder import CALLER, FOLDER
 from fedcollab.flower.grid import Exchange
-
-FOLDER = "FEDCOLLAB_FEDERATION"  # where the coordinator's command left the address of its socket
-CALLER = "caller"  # the name of that note: in the run's config, or in a simulation in the environment
 
 app = ServerApp()
 
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Call back the command that started this run, and carry its calls."""
+    """Connect to the command that started this run, and carry its calls until it closes the connection."""
     caller = context.run_config.get(CALLER) or os.environ[CALLER]
-    note = Path(os.environ[FOLDER]) / "calls" / Path(str(caller)).name
-    line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    line.settimeout(10)
-    line.connect(note.read_text().strip())
-    channel = Channel(line)
-    try:
+    note = json.loads((Path(os.environ[FOLDER]) / "calls" / Path(str(caller)).name).read_text())
+    connection = Client(note["address"], "AF_UNIX", authkey=bytes.fromhex(note["key"]))
+    with closing(Channel(connection)) as channel, suppress(ChannelClosed):
         carry(grid, channel)
-    except Closed:
-        pass  # the command has what it wanted, or was stopped
-    finally:
-        channel.close()
 
 
 def carry(grid: Grid, channel: Channel) -> None:
-    """Serve calls until the other end hangs up."""
+    """Answer the command's messages: first which silos it wants, then its calls; ends with ChannelClosed."""
     wanted, _ = channel.receive()
     exchange = Exchange(grid, wanted["deadline"])
     try:
@@ -49,8 +42,8 @@ def carry(grid: Grid, channel: Channel) -> None:
     except InputError as error:
         channel.send({"error": str(error)})
         return
-    channel.send({"names": names})
+    channel.send({"names": names, "refused": list(exchange.refused.values())})
     while True:
-        about, contents = channel.receive()
-        returned = exchange(about["action"], contents)
+        header, contents = channel.receive()
+        returned = exchange(header["action"], contents)
         channel.send({"silent": returned.silent, "failed": returned.failed}, returned.contents)
