@@ -5,7 +5,9 @@ Both directions carry the protocol version, which is looked at before anything e
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
@@ -41,16 +43,16 @@ class Envelope:
 
     def records(self) -> RecordDict:
         """Return the envelope as Flower's records."""
-        about = {"action": self.action, "name": self.name, "call": self.call, _VERSION: self.protocol}
-        return RecordDict({_BYTES: _array(self.content), _ABOUT: ConfigRecord(about)})
+        about = ConfigRecord({"action": self.action, "name": self.name, "call": self.call, _VERSION: self.protocol})
+        return RecordDict({_BYTES: _array(self.content), _ABOUT: about})
 
     @classmethod
     def open(cls, records: RecordDict) -> Envelope:
-        """Read at a silo what a coordinator sent; raise InputError for another version or a message with parts missing."""
+        """Read at a silo what a coordinator sent; raise InputError if the version differs or parts are missing."""
         try:
             about = records[_ABOUT]
             check_protocol(coordinator=_version(about), silo=PROTOCOL)
-            return cls(*(str(about[key]) for key in ("action", "name", "call")), content=_bytes(records))
+            return cls(str(about["action"]), str(about["name"]), str(about["call"]), _bytes(records))
         except KeyError as error:
             raise InputError(f"a message without {error} was received") from None
 
@@ -71,7 +73,7 @@ class Answer:
 
     @classmethod
     def open(cls, records: RecordDict) -> Answer:
-        """Read at the coordinator what a silo sent; another version or parts missing become an answer with an error."""
+        """Read at the coordinator what a silo sent; if the version differs or parts are missing, the answer says so."""
         try:
             about = records[_ABOUT]
             check_protocol(coordinator=PROTOCOL, silo=_version(about))
@@ -83,7 +85,7 @@ class Answer:
             return cls("", error=str(error))
 
 
-def _version(about: ConfigRecord) -> int:
+def _version(about: Mapping[str, Any]) -> int:
     """Return the sender's protocol version; anything but an integer counts as none."""
     version = about.get(_VERSION)
     return version if isinstance(version, int) else UNVERSIONED

@@ -20,7 +20,7 @@ from fedcollab.errors import InputError
 from fedcollab.flower.compat import limit_uploads
 from fedcollab.flower.envelope import Answer, Envelope
 from fedcollab.flower.protocol import CLIENT_APP, HELLO, PROTOCOL, UNVERSIONED, version_difference
-from fedcollab.flower.remote import DEADLINE, PATIENCE, RemoteRuntime, Returned
+from fedcollab.flower.remote import DEADLINE, PATIENCE, Found, RemoteRuntime, Returned
 from fedcollab.wire.absence import Policy
 
 POLL = 0.3
@@ -67,9 +67,7 @@ class Flower(RemoteRuntime):
     ) -> None:
         self.exchange = Exchange(grid, deadline)
         wanted = None if names is None else set(names)
-        found = self.exchange.find(wanted, patience)
-        refused = list(self.exchange.refused.values())
-        super().__init__(wanted, found, refused, patience, policy or Policy(deadline=deadline))
+        super().__init__(wanted, self.exchange.find(wanted, patience), patience, policy or Policy(deadline=deadline))
 
     def _exchange(self, action: str, sent: dict[str, bytes]) -> Returned:
         return self.exchange(action, sent)
@@ -99,7 +97,7 @@ class Exchange:
         self.refused: dict[int, str] = {}
         self._session, self._calls = uuid4().hex, 0
 
-    def find(self, names: Collection[str] | None, patience: float) -> list[str]:
+    def find(self, names: Collection[str] | None, patience: float) -> Found:
         """Wait for silos to connect.
 
         Parameters
@@ -111,7 +109,7 @@ class Exchange:
 
         Returns
         -------
-        list of str
+        Found
             The silos that are connected: those of `names`, or all.
         """
         end = time.monotonic() + patience
@@ -119,30 +117,27 @@ class Exchange:
             self.nodes = self._connected()
             complete = len(self.nodes) > 1 if names is None else set(names) <= self.nodes.keys()
             if complete or time.monotonic() > end:
-                return sorted(self.nodes if names is None else set(names) & self.nodes.keys())
+                found = self.nodes.keys() if names is None else set(names) & self.nodes.keys()
+                return Found(sorted(found), list(self.refused.values()))
             time.sleep(POLL)
 
     def __call__(self, action: str, sent: Mapping[str, bytes]) -> Returned:
         """Carry one packed message to each named silo and wait for the answers, until the deadline."""
         self._calls += 1
         call = f"{self._session}-{self._calls}"
-        messages = {
-            name: FlowerMessage(
-                Envelope(action, name, call, content).records(),
-                dst_node_id=self.nodes[name],
-                message_type=MessageType.QUERY,
-                ttl=self.deadline,
-                group_id=str(self._calls),
-            )
-            for name, content in sent.items()
-        }
-        answers, silent = self._carry(messages)
+        envelopes = {name: Envelope(action, name, call, content) for name, content in sent.items()}
+        answers, silent = self._carry({name: self._message(self.nodes[name], envelopes[name]) for name in sent})
         failed = {name: answer.error for name, answer in answers.items() if answer.error}
         for name, answer in answers.items():
             if not answer.error and answer.name != name:
                 failed[name] = f"the silo's own config names it `{answer.name}`"
         contents = {name: answers[name].content for name in sent if name in answers and name not in failed}
         return Returned(contents, silent, failed)
+
+    def _message(self, node: int, envelope: Envelope) -> FlowerMessage:
+        """Return an envelope as a Flower message to a node; Flower shows the call's number as the round."""
+        group = str(self._calls)
+        return FlowerMessage(envelope.records(), node, MessageType.QUERY, ttl=self.deadline, group_id=group)
 
     def _carry(self, messages: dict[str, FlowerMessage]) -> tuple[dict[str, Answer], dict[str, str]]:
         """Push all, then pull until everyone has answered or the deadline is over; and who did not, with the reason."""
@@ -191,9 +186,8 @@ class Exchange:
 
     def _ask_names(self, nodes: list[int]) -> dict[int, str]:
         """Return what nodes are called in their own configs; why others gave no name is kept in `refused`."""
-        hello = Envelope(HELLO, "", "", b"").records()
-        asked = {str(node): FlowerMessage(hello, node, MessageType.QUERY, ttl=self.deadline) for node in nodes}
-        answers = self._carry(asked)[0]
+        hello = Envelope(HELLO, "", "", b"")
+        answers, _ = self._carry({str(node): self._message(node, hello) for node in nodes})
         self.refused |= {int(node): answer.error for node, answer in answers.items() if answer.error}
         return {int(node): answer.name for node, answer in answers.items() if not answer.error}
 

@@ -16,7 +16,7 @@ from fedcollab.errors import InputError
 
 @contextmanager
 def private_files() -> Iterator[None]:
-    """Within the block, new files are readable by their owner alone (0600) and new folders open to them alone (0700)."""
+    """Within the block, new files (0600) and folders (0700) are open to their owner alone."""
     before = os.umask(0o077)
     try:
         yield

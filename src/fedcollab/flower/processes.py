@@ -107,7 +107,7 @@ def start_time(pid: int) -> float | None:
     try:
         process = psutil.Process(pid)
         if process.status() != psutil.STATUS_ZOMBIE:
-            return round(process.create_time() - psutil.boot_time(), 2)
+            return round(float(process.create_time() - psutil.boot_time()), 2)
     except psutil.NoSuchProcess:
         pass
     return None

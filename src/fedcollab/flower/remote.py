@@ -1,4 +1,4 @@
-"""Runtimes whose silos are elsewhere: what both the runtime inside a ServerApp and the one outside of it have in common.
+"""Runtimes whose silos are elsewhere: what the runtime inside a ServerApp and the one outside of it have in common.
 
 Nothing here imports Flower, which takes seconds.
 """
@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from fedcollab.errors import FedcollabWarning, InputError
 from fedcollab.wire.absence import Policy
@@ -18,6 +19,21 @@ from fedcollab.wire.runtime import Runtime
 
 DEADLINE = 600.0  # seconds for one call, from sending the first message to the last reply
 PATIENCE = 120.0  # seconds for the silos to connect
+
+
+class Found(NamedTuple):
+    """The silos that are connected.
+
+    Attributes
+    ----------
+    names : list of str
+        Their names.
+    refused : list of str
+        Why connected silos without a name were left out, one line each, for the user.
+    """
+
+    names: list[str]
+    refused: list[str]
 
 
 @dataclass(frozen=True)
@@ -51,10 +67,8 @@ class RemoteRuntime(Runtime):
     ----------
     names : iterable of str or None
         The silos to work with; None for those that were found.
-    found : sequence of str
+    found : Found
         The silos that are connected.
-    refused : sequence of str
-        Why connected silos without a name were left out, one line each; shown to the user.
     patience : float
         Seconds that were waited for the silos to connect.
     policy : Policy
@@ -74,22 +88,18 @@ class RemoteRuntime(Runtime):
     messages = bytes_on_wire = 0
 
     def __init__(
-        self,
-        names: Iterable[str] | None,
-        found: Sequence[str],
-        refused: Sequence[str],
-        patience: float,
-        policy: Policy,
-        journal: Path | None = None,
+        self, names: Iterable[str] | None, found: Found, patience: float, policy: Policy, journal: Path | None = None
     ) -> None:
-        super().__init__(names or found, policy)
+        super().__init__(names or found.names, policy)
         if journal is not None:
             self.keep_journal(journal)
-        if len(found) < 2:
-            raise InputError("; ".join([f"{len(found)} silo(s) are connected; at least 2 are needed", *refused]))
-        for line in refused:
+        if len(found.names) < 2:
+            few = f"{len(found.names)} silo(s) are connected; at least 2 are needed"
+            raise InputError("; ".join([few, *found.refused]))
+        for line in found.refused:
             warnings.warn(f"a silo is left out: {line}", FedcollabWarning, stacklevel=3)
-        self.begin_without({name: f"not connected in {patience:.0f} s" for name in self.names if name not in found})
+        why = f"not connected in {patience:.0f} s"
+        self.begin_without({name: why for name in self.names if name not in found.names})
 
     @abstractmethod
     def _exchange(self, action: str, sent: dict[str, bytes]) -> Returned:

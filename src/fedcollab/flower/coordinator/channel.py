@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from multiprocessing.connection import Connection
 from typing import Any
 
+Parts = tuple[dict[str, Any], dict[str, bytes]]  # a JSON object, and bytes by name
+
 
 class ChannelClosed(ConnectionError):
     """The other end has closed the connection."""
@@ -38,7 +40,7 @@ class Channel:
         except OSError as error:
             raise ChannelClosed(str(error)) from None
 
-    def receive(self, timeout: float | None = None) -> tuple[dict[str, Any], dict[str, bytes]]:
+    def receive(self, timeout: float | None = None) -> Parts:
         """Wait for what the other end sends.
 
         Parameters

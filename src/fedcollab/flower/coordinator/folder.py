@@ -10,6 +10,7 @@ flwr/             Flower's own files; the user's are not touched
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -40,42 +41,15 @@ COMMAND = 300.0  # seconds for one of Flower's commands
 LOCAL = ("127.0.0.1", "localhost", "::1")
 GATE = "fedcollab.flower.coordinator.gate"  # started as a program; imports a web server
 
-APP = f"""\
-[project]
-name = "{APP_NAME}"
-version = "{__version__}"
-description = "fedcollab's stages over Flower. No code here: the components are parts of the installed fedcollab."
-license = "Apache-2.0"
-dependencies = []
 
-[build-system]
-requires = ["hatchling"]
-build-backend = "hatchling.build"
+def _template(name: str) -> str:
+    """Return one of the texts from which the folder's files are made."""
+    return (Path(__file__).parent / "templates" / name).read_text()
 
-[tool.flwr.app]
-publisher = "fedcollab"
 
-[tool.flwr.app.components]
-serverapp = "{SERVER_APP}"
-clientapp = "{CLIENT_APP}"
-
-[tool.flwr.app.config]
-{CALLER} = ""
-protocol = {PROTOCOL}
-"""
-
-SETTINGS = """\
-name = {name}
-host = {host}
-port = {port}
-secure = {secure}
-deadline = {deadline}  # seconds for one round
-patience = {patience}  # seconds for the silos to connect
-quorum = {quorum}  # share of the silos asked that must answer; else the run pauses
-retries = {retries}  # how often silos that did not answer are asked again
-wait = {wait}  # seconds before asking again
-"""
-
+APP = _template("app.toml").format(
+    name=APP_NAME, version=__version__, server_app=SERVER_APP, client_app=CLIENT_APP, protocol=PROTOCOL
+)
 Positive = Annotated[float, Meta(gt=0)]
 
 
@@ -168,8 +142,8 @@ class FederationFolder(Struct, frozen=True, forbid_unknown_fields=True):
         made = cls(folder, folder.name, host, port, secure)
         for part in ("silos", "calls", "flwr"):
             (folder / part).mkdir(parents=True)
-        values = {key: json.dumps(getattr(made, key)) for key in cls.__struct_fields__ if key != "folder"}
-        (folder / "federation.toml").write_text(SETTINGS.format(**values))
+        values = {key: json.dumps(getattr(made, key)) for key in cls.__struct_fields__[1:]}
+        (folder / "federation.toml").write_text(_template("federation.toml").format(**values))
         made.write_app()
         invitation = f"name = {values['name']}\naddress = {json.dumps(f'{host}:{port}')}\n"
         if secure:
@@ -180,7 +154,8 @@ class FederationFolder(Struct, frozen=True, forbid_unknown_fields=True):
             invitation += "insecure = true\n"
         (folder / "invitation.toml").write_text(invitation)
         security = "TLS, and only silos whose key is in silos/." if secure else "INSECURE: for experiments only."
-        (folder / "README.md").write_text(README.format(name=made.name, address=f"{host}:{port}", security=security))
+        guide = _template("README.md").format(name=made.name, address=f"{host}:{port}", security=security)
+        (folder / "README.md").write_text(guide)
         return made
 
     @property
@@ -194,28 +169,20 @@ class FederationFolder(Struct, frozen=True, forbid_unknown_fields=True):
         return sorted(path.stem for path in (self.folder / "silos").glob("*.pub"))
 
     @property
-    def processes(self) -> list[ProcessHandle]:
+    def handles(self) -> list[ProcessHandle]:
         """The processes that `start` started: SuperLink and gate."""
-        try:
-            noted = json.loads((self.folder / "processes.json").read_text())
-            return [ProcessHandle(pid, started) for pid, started in noted]
-        except (FileNotFoundError, ValueError):
-            return []
+        return [ProcessHandle(*noted) for noted in self._read("processes.json") or ()]
 
     @property
     def running(self) -> bool:
         """Whether the SuperLink and the gate run."""
-        noted = self.processes
+        noted = self.handles
         return bool(noted) and all(map(processes.alive, noted))
 
     @property
     def nodes(self) -> dict[str, str]:
         """Flower's ids of the registered silos, by name."""
-        try:
-            known: dict[str, str] = json.loads((self.folder / "flwr" / "nodes.json").read_text())
-            return known
-        except FileNotFoundError:
-            return {}
+        return dict(self._read("flwr/nodes.json") or {})
 
     def env(self) -> dict[str, str]:
         """Return the environment variables for Flower's programs."""
@@ -254,7 +221,7 @@ class FederationFolder(Struct, frozen=True, forbid_unknown_fields=True):
         try:
             for command, port in ((link, inner), ([sys.executable, "-m", GATE, json.dumps(options)], self.port)):
                 started = processes.start(command, self.folder / "superlink.log", self.env())
-                noted = json.dumps([*self.processes, started]).encode()
+                noted = json.dumps([*self.handles, started]).encode()
                 artefact.write_bytes(self.folder / "processes.json", noted)
                 self._wait(port, started)
             self.register(self.admitted)
@@ -264,7 +231,7 @@ class FederationFolder(Struct, frozen=True, forbid_unknown_fields=True):
 
     def stop(self) -> bool:
         """End SuperLink and gate and all that they started; return whether there were any."""
-        stopped = [processes.stop(handle) for handle in reversed(self.processes)]
+        stopped = [processes.stop(handle) for handle in reversed(self.handles)]
         (self.folder / "processes.json").unlink(missing_ok=True)
         return any(stopped)
 
@@ -373,6 +340,11 @@ class FederationFolder(Struct, frozen=True, forbid_unknown_fields=True):
             raise InputError(f"`flwr {calls[0][0]}` failed: {_short(done.stderr)}")
         return [_parse(arguments, output) for arguments, output in zip(calls, outputs, strict=True)]
 
+    def _read(self, name: str) -> Any:
+        """Return the content of one of the folder's JSON files, or None if it is missing or broken."""
+        with contextlib.suppress(FileNotFoundError, ValueError):
+            return json.loads((self.folder / name).read_text())
+
     def _write_connection(self, port: int) -> None:
         """Write how Flower's commands reach the SuperLink."""
         certificate = json.dumps(str(self.folder / "keys" / "ca.crt"))
@@ -405,34 +377,3 @@ def _parse(arguments: list[str], output: str) -> dict[str, Any]:
 def _short(text: object) -> str:
     """Return the end of a text on one line."""
     return " ".join(str(text).split())[-400:]
-
-
-README = """\
-# The federation {name}
-
-Silos connect to {address}. {security}
-
-## For the coordinator
-
-    fedcollab federation admit . NORTH.pub      # let a silo in; check with its administrator that the key is theirs
-    fedcollab federation start .
-    fedcollab federation status .               # who is connected
-    fedcollab estimate --on . -o ../runs/{name}/distances.json
-    fedcollab solve ../runs/{name}/distances.json --C auto -o ../runs/{name}/collaboration.json
-    fedcollab report ../runs/{name}             # show it to the partners; train when they agree
-    fedcollab train --on . --coalitions ../runs/{name}/collaboration.json -o ../runs/{name}/training/coalitions
-    fedcollab federation stop .
-
-The files in keys/ that end in .key are secret. The certificates are valid for two years.
-
-## For a silo
-
-Its administrator gets invitation.toml (nothing in it is secret) and runs, on the machine where the data are:
-
-    pip install 'fedcollab[flower]'
-    fedcollab silo init --name north --data patients.csv --label outcome --invitation invitation.toml
-    fedcollab silo start
-
-`init` writes silo.toml and makes a key pair; the silo sends north.pub to the coordinator and keeps north.key. Data, its
-path and the silo's state stay there. The silo only makes outgoing connections; no port has to be opened.
-"""

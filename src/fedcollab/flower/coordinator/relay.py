@@ -21,10 +21,10 @@ from typing import Any
 from uuid import uuid4
 
 from fedcollab.errors import InputError
-from fedcollab.flower.coordinator.channel import Channel, ChannelClosed
+from fedcollab.flower.coordinator.channel import Channel, ChannelClosed, Parts
 from fedcollab.flower.coordinator.folder import FederationFolder
 from fedcollab.flower.keys import private_files
-from fedcollab.flower.remote import DEADLINE, PATIENCE, RemoteRuntime, Returned
+from fedcollab.flower.remote import DEADLINE, PATIENCE, Found, RemoteRuntime, Returned
 from fedcollab.wire.absence import Policy
 
 START = 300.0  # seconds for the run's ServerApp to connect
@@ -69,19 +69,17 @@ class RelayRuntime(RemoteRuntime):
     ) -> None:
         self._channel, self._limit = channel, deadline + MARGIN
         wanted = {"names": names, "deadline": deadline, "patience": patience}
-        welcome, _ = self._ask(wanted, {}, patience + self._limit)
+        welcome, _ = self._ask_app(wanted, {}, patience + self._limit)
         if "error" in welcome:
             raise InputError(welcome["error"])
         policy = policy or Policy(deadline=deadline)
-        super().__init__(names, welcome["names"], welcome["refused"], patience, policy, journal)
+        super().__init__(names, Found(**welcome), patience, policy, journal)
 
     def _exchange(self, action: str, sent: dict[str, bytes]) -> Returned:
-        header, contents = self._ask({"action": action}, sent, self._limit)
+        header, contents = self._ask_app({"action": action}, sent, self._limit)
         return Returned(contents, **header)
 
-    def _ask(
-        self, header: dict[str, Any], contents: dict[str, bytes], limit: float
-    ) -> tuple[dict[str, Any], dict[str, bytes]]:
+    def _ask_app(self, header: dict[str, Any], contents: dict[str, bytes], limit: float) -> Parts:
         """Send one message to the ServerApp and return its answer."""
         try:
             self._channel.send(header, contents)
@@ -143,6 +141,9 @@ def connect_federation(
             policy=federation.policy,
             journal=journal,
         )
+
+
+connect = connect_federation
 
 
 @contextmanager

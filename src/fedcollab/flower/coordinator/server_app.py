@@ -38,11 +38,10 @@ def carry(grid: Grid, channel: Channel) -> None:
     wanted, _ = channel.receive()
     exchange = Exchange(grid, wanted["deadline"])
     try:
-        names = exchange.find(wanted["names"], wanted["patience"])
+        channel.send(exchange.find(wanted["names"], wanted["patience"])._asdict())
     except InputError as error:
         channel.send({"error": str(error)})
         return
-    channel.send({"names": names, "refused": list(exchange.refused.values())})
     while True:
         header, contents = channel.receive()
         returned = exchange(header["action"], contents)

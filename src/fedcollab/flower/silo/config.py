@@ -5,76 +5,84 @@
     label = "outcome"         the label column
 
 and where the defaults do not fit: `test` (a test split of its own), `drop` (columns to leave out), `invitation` (what
-the coordinator sent; default invitation.toml), `key` (default NAME.key), `state` (a folder; default state), `device`.
+the coordinator sent; default invitation.toml), `key` (default NAME.key), `state` (a folder; default state), `device`,
+and the tables `[limits]` (see `wire.limits`) and `[app]` (see `pin`).
 """
 
 from __future__ import annotations
 
+import json
 import os
 import sys
-import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct, field
 
 from fedcollab.data.client import ClientData
-from fedcollab.errors import InputError, unknown
+from fedcollab.data.read import read_client
+from fedcollab.errors import InputError
+from fedcollab.flower import keys
+from fedcollab.flower.toml import make_struct, read_toml
 
-if TYPE_CHECKING:
-    from fedcollab.training.trained import TrainedModel
-
-CONFIG = "FEDCOLLAB_SILO"
-SIMULATION = "FEDCOLLAB_SIMULATION"
+CONFIG = "FEDCOLLAB_SILO"  # the environment variable with the path of silo.toml
+SIMULATION = "FEDCOLLAB_SIMULATION"  # in a simulation: that with the folder of all silos
+OLD_LIMITS = "floors"  # what the table [limits] was called
 
 
-@dataclass(frozen=True)
-class SiloConfig:
-    """One silo, with absolute paths."""
+class AppTable(Struct, frozen=True, forbid_unknown_fields=True):
+    """The table `[app]`: SHA-256 of the apps that may run here beside fedcollab's own, or "any"."""
 
-    name: str
+    allow: Literal["any"] | tuple[Annotated[str, Meta(pattern="^[0-9a-f]{64}$")], ...] = ()
+
+
+class SiloConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """The content of a silo.toml, with absolute paths; see the head of this file."""
+
+    name: Annotated[str, Meta(min_length=1)]
     data: Path
-    label: str | None
     invitation: Path
     key: Path
     state: Path
+    label: str | None = None
     test: Path | None = None
     drop: tuple[str, ...] = ()
     device: str = "cpu"
-    more: Mapping[str, Any] = field(default_factory=dict)
+    limits: dict[str, Any] = field(default_factory=dict)
+    app: AppTable = AppTable()
 
     @classmethod
     def read(cls, path: str | Path) -> SiloConfig:
-        """Read a config file; what is wrong with it is one clear line."""
+        """Read a silo.toml.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file. Paths in it are relative to its folder.
+
+        Returns
+        -------
+        SiloConfig
+            Its content; `limits` is not checked yet.
+
+        Raises
+        ------
+        InputError
+            If the file is missing or something in it is wrong.
+        """
         path = Path(path).absolute()
         content = read_toml(path, "silo config")
-        optional = {"label", "test", "drop", "invitation", "key", "state", "device"}
-        for key in ("name", "data"):
-            if not isinstance(content.get(key), str) or not content[key].strip():
-                raise InputError(f'`{path}` must have a line {key} = "..."')
-        for key, value in content.items():
-            if key not in {"name", "data"} | optional and not isinstance(value, dict):
-                raise InputError(unknown(f"{path.name}: setting", key, {"name", "data"} | optional))
-        here, name = path.parent, content["name"]
-
-        def beside(key: str, default: str) -> Path:
-            return here / Path(content.get(key, default)).expanduser()
-
-        return cls(
-            name=name,
-            data=beside("data", ""),
-            label=content.get("label"),
-            invitation=beside("invitation", "invitation.toml"),
-            key=beside("key", f"{name}.key"),
-            state=beside("state", "state"),
-            test=beside("test", "") if "test" in content else None,
-            drop=tuple(content.get("drop", ())),
-            device=content.get("device", "cpu"),
-            more={key: value for key, value in content.items() if isinstance(value, dict)},
-        )
+        if OLD_LIMITS in content:
+            if "limits" in content:
+                raise InputError(f"`{path}` has both [limits] and [{OLD_LIMITS}], which is its old name; keep one")
+            content["limits"] = content.pop(OLD_LIMITS)
+        files = {"invitation": "invitation.toml", "key": f"{content.get('name')}.key", "state": "state"}
+        return make_struct(cls, files | content, path)
 
     def read_data(self) -> ClientData:
-        """The silo's samples. What is wrong with them is for its own log: paths and values must not leave."""
+        """Read the silo's samples; what is wrong with them goes to its own log, not into the error."""
         try:
             return self.check_data()
         except InputError as error:
@@ -82,50 +90,98 @@ class SiloConfig:
             raise InputError("its data cannot be read; the silo's log says why") from None
 
     def check_data(self) -> ClientData:
-        """The same with the whole story, for the administrator."""
-        from fedcollab.data.read import read_client
-
+        """Read the silo's samples; the error, for the administrator, may hold paths and values."""
         return replace(read_client(self.data, self.label, self.test, self.drop), name=self.name)
 
 
+class Invitation(Struct, frozen=True):
+    """What the coordinator sent: where it is, and the certificate by which to know that it is the coordinator."""
+
+    address: str
+    name: str = ""
+    certificate: str | None = None
+    insecure: bool = False
+
+    @classmethod
+    def read(cls, path: Path) -> Invitation:
+        """Read an invitation.toml; raise InputError if it is wrong, or has no certificate and is not `insecure`."""
+        invitation = make_struct(cls, read_toml(path, "invitation from the coordinator"), path)
+        if invitation.certificate is None and not invitation.insecure:
+            raise InputError(f"`{path}` lacks `certificate`; ask the coordinator for the whole invitation")
+        return invitation
+
+
+def init_silo(
+    folder: Path, name: str, data: Path, label: str | None, invitation: Path | None
+) -> tuple[Path, Path | None]:
+    """Write a silo.toml and make the silo's key pair.
+
+    Parameters
+    ----------
+    folder : Path
+        Where to write.
+    name : str
+        The name under which the coordinator knows the silo.
+    data : Path
+        The silo's data: CSV, Parquet or NPZ.
+    label : str or None
+        The label column of CSV and Parquet files.
+    invitation : Path or None
+        What the coordinator sent.
+
+    Returns
+    -------
+    config : Path
+        The silo.toml.
+    public_key : Path or None
+        What to send to the coordinator; None if the invitation is to an insecure federation.
+
+    Raises
+    ------
+    InputError
+        If there is a silo.toml or a key in the folder, or the name or the invitation cannot be used.
+    """
+    config = folder / "silo.toml"
+    keys.check_name(name)
+    if config.exists():
+        raise InputError(f"`{config}` exists; edit it, or give another folder")
+    secure = invitation is None or Invitation.read(invitation).certificate is not None
+    files = {"data": data, "invitation": invitation}
+    settings = {"name": name, "label": label} | {key: str(path.absolute()) for key, path in files.items() if path}
+    folder.mkdir(parents=True, exist_ok=True)
+    public = keys.make_silo_key(folder / f"{name}.key", name) if secure else None
+    with keys.private_files():
+        config.write_text(
+            "".join(f"{key} = {toml_text(value)}\n" for key, value in settings.items() if value is not None)
+        )
+    return config, public
+
+
 def own_data() -> ClientData:
-    """In a ClientApp at a silo that `fedcollab silo start` runs: its samples."""
+    """Return the silo's samples, in a ClientApp at a silo that `fedcollab silo start` runs.
+
+    Returns
+    -------
+    ClientData
+        The samples that the silo's administrator named.
+
+    Raises
+    ------
+    InputError
+        If this process is not at a silo, or its data cannot be read (the silo's log says why).
+    """
     if CONFIG not in os.environ:
         raise InputError("this process is not at a silo; `fedcollab silo start` makes one")
     return SiloConfig.read(os.environ[CONFIG]).read_data()
 
 
-def own_model(path: str | Path = "silo.toml") -> TrainedModel:
-    """The model that the last training left at a silo, its personal one or its coalition's; it takes raw samples."""
-    import torch
-
-    from fedcollab.federation.prepare import Schema
-    from fedcollab.flower.shelf import Shelf
-    from fedcollab.training.models import Network
-    from fedcollab.training.trained import TrainedModel
-
-    config = SiloConfig.read(path)
-    shelf = Shelf(config.state)
-    if "model" not in shelf:
-        raise InputError(f"silo `{config.name}` has no model yet; the coordinator has not trained")
-    network = Network(shelf["model"]["model"])
-    weights = torch.from_numpy(shelf["model"]["w"])
-    return TrainedModel(network.point(weights).eval(), Schema.from_json(shelf["prepare"]["schema"]))
+def current_config(node_config: Mapping[str, Any]) -> SiloConfig:
+    """Return the config of the silo that this process works for: in a simulation, that of the node's number."""
+    if SIMULATION in os.environ and "partition-id" in node_config:
+        return SiloConfig.read(Path(os.environ[SIMULATION]) / str(node_config["partition-id"]) / "silo.toml")
+    return SiloConfig.read(os.environ[CONFIG])
 
 
-def simulated(node_config: Mapping[str, Any]) -> SiloConfig | None:
-    """In a simulation: the silo that this node plays."""
-    folder = os.environ.get(SIMULATION)
-    if folder is None or "partition-id" not in node_config:
-        return None
-    return SiloConfig.read(Path(folder) / str(node_config["partition-id"]) / "silo.toml")
-
-
-def read_toml(path: Path, what: str) -> dict[str, Any]:
-    """A TOML file, or one clear line."""
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"`{path}` does not exist; expected a {what}") from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InputError(f"`{path}` cannot be read as a {what}: {error}") from None
+def toml_text(value: str) -> str:
+    """Return a text as a TOML string."""
+    return json.dumps(value, ensure_ascii=False)

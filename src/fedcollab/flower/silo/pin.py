@@ -1,14 +1,15 @@
 """Which code a silo runs for a coordinator: fedcollab's own, as installed here, unless its administrator allows more.
 
 With Flower the coordinator sends an app (a zip file, the FAB) with every run, and the silo runs the ClientApp in it.
-fedcollab's app holds no code: it names `fedcollab.flower.client:app`, which is installed at the silo. At a silo
-that `fedcollab silo start` started, Flower's `flwr-clientapp` is this program: it is Flower's own, but looks at an app
-before installing it. Anything else than an app without code that names that one is refused, unless silo.toml says
+fedcollab's app holds no code: it names `fedcollab.flower.silo.client_app:app`, which is installed at the silo. At a
+silo that `fedcollab silo start` started, Flower's `flwr-clientapp` is this program: it is Flower's own, but checks an
+app before installing it. Anything else than an app without code that names that one is refused, unless silo.toml says
 
     [app]
     allow = ["9f2c..."]     # SHA-256 of apps that may run here as well, or "any"
 
-Flower's own check (`--trusted-entities`) is for apps signed on its hub: see docs/threats.md.
+An app of fedcollab's with another protocol version is refused too. Flower's own check (`--trusted-entities`) is for
+apps signed on its hub: see docs/threats.md.
 """
 
 from __future__ import annotations
@@ -20,76 +21,76 @@ import sys
 import tomllib
 import zipfile
 from collections.abc import Collection
-from importlib import import_module, metadata
-from typing import Any
 
 from fedcollab.errors import InputError
-from fedcollab.flower.config import CONFIG, SIMULATION, SiloConfig
+from fedcollab.flower.compat import CLIENT_PROGRAM, check_before_install, load_program
+from fedcollab.flower.protocol import APP_NAME, CLIENT_APP, PROTOCOL, UNVERSIONED, check_protocol
+from fedcollab.flower.silo.config import CONFIG, SIMULATION, SiloConfig
 
-PROGRAM = "flwr-clientapp"
-CLIENT = "fedcollab.flower.client:app"
 TEXT = (".md", ".toml", ".txt", "LICENSE")  # files of an app that nothing runs
 LARGEST = 1 << 20
 
 
 def check_app(content: bytes, allow: Collection[str] | str = ()) -> None:
-    """Refuse an app that is neither fedcollab's nor allowed."""
+    """Refuse an app that is neither fedcollab's own nor allowed.
+
+    Parameters
+    ----------
+    content : bytes
+        The app, as the coordinator sent it.
+    allow : collection of str or "any"
+        SHA-256 of other apps that may run.
+
+    Raises
+    ------
+    InputError
+        If the app must not run here.
+    """
     digest = hashlib.sha256(content).hexdigest()
     if allow == "any" or (not isinstance(allow, str) and digest in allow):
         return
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as app:
-            files = [
-                entry for entry in app.infolist() if not entry.filename.startswith(".info/") and not entry.is_dir()
-            ]
-            code = [entry.filename for entry in files if not entry.filename.endswith(TEXT)]
+            files = [each.filename for each in app.infolist() if not each.is_dir()]
+            code = [name for name in files if not name.startswith(".info/") and not name.endswith(TEXT)]
             project = app.getinfo("pyproject.toml")
             if project.file_size > LARGEST:
                 raise ValueError("its pyproject.toml is too large")
-            components = tomllib.loads(app.read(project).decode())["tool"]["flwr"]["app"]["components"]
-    except (zipfile.BadZipFile, KeyError, TypeError, ValueError, OSError) as error:
+            settings = tomllib.loads(app.read(project).decode())
+        name, flower = settings["project"]["name"], settings["tool"]["flwr"]["app"]
+        component = flower["components"].get("clientapp")
+        version = int(flower.get("config", {}).get("protocol", UNVERSIONED))
+    except (zipfile.BadZipFile, KeyError, TypeError, AttributeError, ValueError, OSError) as error:
         raise InputError(f"an app (SHA-256 {digest}) that cannot be read was refused: {error}") from None
-    if code or components.get("clientapp") != CLIENT:
-        what = f"it holds {code[0]}" if code else f"it runs {components.get('clientapp')}"
+    if not code and name == APP_NAME:
+        check_protocol(coordinator=version, silo=PROTOCOL)
+    if code or component != CLIENT_APP:
+        what = f"it holds {code[0]}" if code else f"it runs {component}"
         raise InputError(
             f"an app with other code than fedcollab's was refused ({what}); to let it run at this silo: "
             f'[app] allow = ["{digest}"] in silo.toml'
         )
 
 
-def allowed() -> Collection[str] | str:
-    """What this silo's config allows beside fedcollab's own app."""
-    if os.environ.get(SIMULATION):
-        return "any"
-    table = SiloConfig.read(os.environ[CONFIG]).more.get("app", {})
-    allow = table.get("allow", [])
-    if set(table) - {"allow"} or not (allow == "any" or (isinstance(allow, list) and all(map(_is_hash, allow)))):
-        raise InputError('silo.toml: [app] must be allow = ["SHA-256", ...], or allow = "any"')
-    return list(allow) if isinstance(allow, list) else str(allow)
+def check_received_app(content: bytes) -> None:
+    """Refuse an app that this silo's config does not allow, with a line in the silo's log and to the coordinator."""
+    try:
+        check_app(content, allowed_apps())
+    except InputError as error:
+        print(f"fedcollab: {error}", file=sys.stderr, flush=True)
+        raise
 
 
-def stand_guard() -> None:
-    """From now on, Flower's program in this process installs no app that was not looked at."""
-    program: Any = import_module("flwr.supernode.runtime.run_clientapp")
-    install = program.install_from_fab  # fails loudly where a new Flower does it otherwise
-
-    def checked(content: bytes, *rest: Any, **more: Any) -> Any:
-        check_app(content, allowed())
-        return install(content, *rest, **more)
-
-    program.install_from_fab = checked
+def allowed_apps() -> Collection[str] | str:
+    """Return the apps that this silo's config allows beside fedcollab's own: their SHA-256, or "any"."""
+    return "any" if os.environ.get(SIMULATION) else SiloConfig.read(os.environ[CONFIG]).app.allow
 
 
 def main() -> None:
-    """Flower's program, guarded."""
-    stand_guard()
-    (entry,) = (each for each in metadata.entry_points(group="console_scripts") if each.name == PROGRAM)
-    sys.argv[0] = PROGRAM
-    sys.exit(entry.load()())
-
-
-def _is_hash(text: Any) -> bool:
-    return isinstance(text, str) and len(text) == 64 and set(text) <= set("0123456789abcdef")
+    """Run Flower's program, which now checks every app."""
+    check_before_install(check_received_app)
+    sys.argv[0] = CLIENT_PROGRAM
+    sys.exit(load_program(CLIENT_PROGRAM)())
 
 
 if __name__ == "__main__":

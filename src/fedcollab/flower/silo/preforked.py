@@ -1,15 +1,16 @@
-"""A starter that stays warm: Flower starts a process for every message; this makes that a fork instead of seconds.
+"""A pre-forked worker: Flower starts a process for every message; this makes that a fork instead of seconds.
 
 Flower's SuperExec starts the program `flwr-clientapp` for each message, which first imports Flower, fedcollab and
 PyTorch. At a silo a small script of that name comes first on the path: it hands its arguments to this process, which
-has everything imported and forks. The child runs the very program that would have been started, after `pin` has had a
-look at the coordinator's app. If this process is not there, the script starts `pin` itself: slower, with the same
-result. No data is held here, and no state.
+has everything imported and forks. The child runs the very program that would have been started, with the check of the
+coordinator's app (`pin`). If this process is not there, the script starts `pin` itself: slower, with the same result.
+No data is held here, and no state.
+
+The script talks over a plain socket: `multiprocessing.connection` would double the time that it takes to start.
 """
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import json
 import os
@@ -17,14 +18,27 @@ import select
 import signal
 import socket
 import sys
-from importlib import import_module, metadata
+from collections.abc import Callable
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from fedcollab.flower import pin
-from fedcollab.flower.pin import PROGRAM
+from fedcollab.flower.compat import CLIENT_PROGRAM, OTHER_PROGRAMS, check_before_install, load_program
+from fedcollab.flower.keys import private_files
+from fedcollab.flower.silo import pin
 
-WANTED = ("fedcollab.flower.client", "fedcollab.training.client", "fedcollab.distances.methods.cross_client")
+#: imported before the first message: the ClientApp, every action, and what reads tables
+PRELOADED = (
+    "fedcollab.flower.silo.client_app",
+    "fedcollab.federation",
+    "fedcollab.distances",
+    "fedcollab.training",
+    "fedcollab.training.client",
+    "fedcollab.distances.methods.cross_client",
+    "fedcollab.distances.methods.few_round_client",
+    "pandas",
+)
 
 IMPORT = 120  # seconds after which a script waits no longer for this process to have everything imported
 
@@ -42,13 +56,39 @@ except OSError:
     os.execv({python!r}, [{python!r}, "-m", {program!r}] + sys.argv[1:])
 """
 
+REFUSAL = """\
+#!{python} -SE
+import sys
+sys.exit("fedcollab: a run that starts {program} was refused; silos run client apps only")
+"""
 
-def write_script(folder: Path, address: str, program: str = pin.__name__) -> Path:
-    """The script that stands in for `flwr-clientapp`; its folder, to be first on the path."""
+
+def write_scripts(folder: Path, address: str, program: str = pin.__name__) -> Path:
+    """Write the scripts that stand in for the programs that Flower starts at a silo.
+
+    Beside `flwr-clientapp` a coordinator could have a silo start `flwr-agentapp` and others, which run an app's code
+    without `pin`; these scripts refuse.
+
+    Parameters
+    ----------
+    folder : Path
+        Where to write; to be first on the path.
+    address : str
+        The socket of the pre-forked worker.
+    program : str
+        The module to run if no worker answers there.
+
+    Returns
+    -------
+    Path
+        The folder.
+    """
+    stand_in = SCRIPT.format(python=sys.executable, address=address, program=program, wait=IMPORT)
+    refusals = {name: REFUSAL.format(python=sys.executable, program=name) for name in OTHER_PROGRAMS}
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / PROGRAM
-    path.write_text(SCRIPT.format(python=sys.executable, address=address, program=program, wait=IMPORT))
-    path.chmod(0o700)
+    for name, text in {CLIENT_PROGRAM: stand_in, **refusals}.items():
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o700)
     return folder
 
 
@@ -57,70 +97,44 @@ def main() -> None:
     address, parent = sys.argv[1], os.getppid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started this one will end, and so will this
     Path(address).unlink(missing_ok=True)
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as door:
-        door.bind(address)
-        door.listen(8)
-        (entry,) = (each for each in metadata.entry_points(group="console_scripts") if each.name == PROGRAM)
-        entry.load()
-        for module in WANTED:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
+        with private_files():
+            server.bind(address)
+        server.listen(8)
+        program = load_program(CLIENT_PROGRAM)
+        for module in PRELOADED:
             import_module(module)
         gc.freeze()
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # children that ended are not waited for
         while os.getppid() == parent:
-            _reap()
-            if not select.select([door], [], [], 1.0)[0]:
+            if not select.select([server], [], [], 1.0)[0]:
                 continue
-            line, _ = door.accept()
-            with line:
-                line.settimeout(10)
-                arguments = _read(line)
-                if arguments is None:
-                    continue
-                try:
-                    line.sendall(b"+")
-                except OSError:  # whoever asked has given up, and does it itself
-                    continue
+            with server.accept()[0] as connection, suppress(OSError, ValueError):  # a script that has given up
+                connection.settimeout(10)
+                arguments = json.loads(connection.makefile("rb").readline())
+                connection.sendall(b"+")
                 if os.fork() == 0:
-                    door.close()
-                    line.close()
-                    _become(entry, arguments)
+                    server.close()
+                    connection.close()
+                    _run(program, arguments)
     Path(address).unlink(missing_ok=True)
 
 
-def _become(entry: metadata.EntryPoint, arguments: list[str]) -> NoReturn:
-    """In the child: run the program and leave."""
+def _run(program: Callable[[], Any], arguments: list[str]) -> NoReturn:
+    """In the child: run the program, and leave without returning to the worker's code."""
     code = 1
     try:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        sys.argv = [PROGRAM, *arguments]
-        pin.stand_guard()
-        code = entry.load()() or 0
+        sys.argv = [CLIENT_PROGRAM, *arguments]
+        check_before_install(pin.check_received_app)
+        code = program() or 0
     except SystemExit as leaving:
         code = leaving.code if isinstance(leaving.code, int) else 0 if leaving.code is None else 1
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
-
-
-def _read(line: socket.socket) -> list[str] | None:
-    """The arguments: one line of JSON."""
-    content = b""
-    try:
-        while not content.endswith(b"\n"):
-            part = line.recv(1 << 16)
-            if not part:
-                return None
-            content += part
-        arguments: list[str] = json.loads(content)
-        return arguments
-    except (OSError, ValueError):
-        return None
-
-
-def _reap() -> None:
-    with contextlib.suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
 
 
 if __name__ == "__main__":
