@@ -24,7 +24,7 @@ from fedcollab.distances import Distances, estimate_distances
 from fedcollab.federation.adopt import adopt, read_schema
 from fedcollab.federation.prepare import Schema, prepare
 from fedcollab.flower import processes
-from fedcollab.flower.shelf import Shelf
+from fedcollab.flower.silo.state_store import StateStore
 from fedcollab.training import TrainingResult, checkpoint, train
 from fedcollab.wire import Wire
 from fedcollab.wire.absence import read
@@ -64,17 +64,15 @@ class Shaky:
 
     def start(self) -> None:
         line = [sys.executable, str(Path(__file__).with_name("faulty_silo.py")), str(self.home / "silo.toml")]
-        pid = processes.start(line, self.home / "log", os.environ)
-        self.running.silos[WEST] = (pid, processes.born(pid))
+        self.running.silos[WEST] = processes.start(line, self.home / "log", os.environ)
 
     def kill(self) -> None:
         """SIGKILL to the silo and all that it started."""
-        pid, _ = self.running.silos.pop(WEST)
-        groups = processes.family(pid)
+        groups = processes.process_groups(self.running.silos.pop(WEST).pid)
         for group in groups:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(group, signal.SIGKILL)
-        assert wait_for(lambda: not processes.living(groups), 60)
+        assert wait_for(lambda: not processes.running_groups(groups), 60)
 
     def absences(self, folder: Path) -> set[tuple[str, int | None, str, str]]:
         return {(each.action, each.round, each.client, each.kind) for each in read(folder)}
@@ -185,7 +183,7 @@ def test_silo_and_coordinator_killed_during_training_lose_nothing(shaky: Shaky) 
     assert found.failures == []
     np.testing.assert_allclose(found.models["last"], calm.models["last"], **SAME)
     for name, own in zip(calm.names, calm.models["personal"], strict=True):
-        np.testing.assert_allclose(Shelf(shaky.running.root / name / "state")["model"]["w"], own, **SAME)
+        np.testing.assert_allclose(StateStore(shaky.running.root / name / "state")["model"]["w"], own, **SAME)
     assert rounds(out) == [1, 2, 3]
     assert not (out / checkpoint.FILE).exists()
 
