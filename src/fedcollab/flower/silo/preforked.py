@@ -6,7 +6,7 @@ has everything imported and forks. The child runs the very program that would ha
 coordinator's app (`pin`). If this process is not there, the script starts `pin` itself: slower, with the same result.
 No data is held here, and no state.
 
-The script talks over a plain socket: `multiprocessing.connection` would double the time that it takes to start.
+The script uses a plain socket: importing `multiprocessing.connection` costs as much as all else that it imports.
 """
 
 from __future__ import annotations
