@@ -21,6 +21,8 @@ from fedcollab.distances import Distances, estimate_distances
 from fedcollab.errors import Paused
 from fedcollab.federation.prepare import Schema, prepare
 from fedcollab.flower import FederationFolder, connect_federation, own_model, processes
+from fedcollab.flower.coordinator import folder
+from fedcollab.flower.protocol import PROTOCOL, version_difference
 from fedcollab.flower.silo.state_store import StateStore
 from fedcollab.silo.audit import Audit
 from fedcollab.training import TrainingResult, train
@@ -184,6 +186,17 @@ def fedavg(members: list) -> list[float]:
             updates.append(v)
         w = np.average(updates, axis=0, weights=[len(data.y) for data in members])
     return w.tolist()
+
+
+def test_another_protocol_version_is_refused_on_both_sides(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The coordinator's app is that of a later version; the silos refuse it before Flower installs it."""
+    monkeypatch.setattr(folder, "APP", folder.APP.replace(f"protocol = {PROTOCOL}", f"protocol = {PROTOCOL + 1}"))
+    line = version_difference(coordinator=PROTOCOL + 1, silo=PROTOCOL)
+    with connect_federation(running.folder) as flower, pytest.raises(Paused) as told:
+        flower.call_all("fingerprint", {})
+    for client in running.clients:
+        assert f"`{client.name}` ({line})" in str(told.value)
+        assert f"fedcollab: {line}\n" in running.log(client.name)
 
 
 def test_every_silo_has_logged_what_left_it(running: Running) -> None:

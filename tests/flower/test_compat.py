@@ -21,6 +21,7 @@ from flwr.superlink.grid import HttpGrid, http_grid
 from flwr.supernode import fleet_http_client, start_client_internal
 from flwr.supernode.runtime import run_clientapp
 
+from fedcollab.errors import InputError
 from fedcollab.flower import compat
 from fedcollab.flower.grid import SILENT
 
@@ -130,6 +131,14 @@ def test_flowers_program_installs_apps_where_it_is_checked(monkeypatch: pytest.M
     monkeypatch.delattr(run_clientapp, "install_from_fab")
     with pytest.raises(AttributeError):  # a Flower that installs otherwise is not used at all
         compat.check_before_install(check)
+
+
+def test_flower_tells_the_text_of_an_exception_in_the_way_that_is_read() -> None:
+    source = inspect.getsource(run_clientapp.run_clientapp)
+    assert """reason = str(type(ex)) + ":<'" + str(ex) + "'>\"""" in source
+    ex = InputError("the 'third' line")
+    assert compat.input_error_text(str(type(ex)) + ":<'" + str(ex) + "'>") == "the 'third' line"
+    assert compat.input_error_text("<class 'OSError'>:<'/home/north/patients.csv'>") == ""
 
 
 def test_flowers_error_codes_have_the_meaning_that_is_relied_on() -> None:

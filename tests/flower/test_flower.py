@@ -346,6 +346,15 @@ def test_a_worker_forks_for_every_script_and_ends_with_its_parent(tmp_path: Path
     assert not (tmp_path / "socket").exists()
 
 
+def test_a_worker_has_imported_all_that_reads_and_trains() -> None:
+    """In a process of its own: each of these would cost every message seconds."""
+    code = "import sys; from importlib import import_module; from fedcollab.flower.silo import preforked\n"
+    code += "for module in preforked.PRELOADED: import_module(module)\n"
+    code += "print(*sorted({'flwr', 'torch', 'pandas', 'fedcollab.training.client'} - set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=300)
+    assert done.stdout.split() == []
+
+
 def test_the_limits_table_is_read_under_its_old_name_too(tmp_path: Path) -> None:
     for table in ("limits", "floors"):
         (tmp_path / "silo.toml").write_text(f'name = "a"\ndata = "a.csv"\n[{table}]\nmin_samples = 20\n')

@@ -7,6 +7,7 @@ later Flower has changed. A silo without `check_before_install` would run any co
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -72,7 +73,18 @@ def retry_activation() -> None:
 
 
 def retried(activate: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `activate`, called again while it fails with HTTP status 412, for `RETRY_TIME` seconds at most."""
+    """Return a function that connects a SuperNode with more patience.
+
+    Parameters
+    ----------
+    activate : callable
+        Flower's function that connects a SuperNode.
+
+    Returns
+    -------
+    callable
+        The same, called again while it fails with HTTP status 412, for `RETRY_TIME` seconds at most.
+    """
 
     def activate_or_retry(*arguments: Any) -> Any:
         end, told = time.monotonic() + RETRY_TIME, False
@@ -126,6 +138,28 @@ def limit_uploads(grid: Grid, end: float) -> Iterator[None]:
         yield
     finally:
         module.pull_objects = pull
+
+
+def input_error_text(reason: str) -> str:
+    """Return the text of an InputError that was raised in a silo's `flwr-clientapp`.
+
+    Parameters
+    ----------
+    reason : str
+        The reason in Flower's error message; flwr 1.41 and 1.42 put type and text of the exception into it.
+
+    Returns
+    -------
+    str
+        The text; empty if it was something else.
+
+    Examples
+    --------
+    >>> input_error_text("<class 'fedcollab.errors.InputError'>:<'its disk is full'>")
+    'its disk is full'
+    """
+    found = re.fullmatch(r"<class 'fedcollab\.errors\.InputError'>:<'(.*)'>", reason)
+    return found[1] if found else ""
 
 
 def check_before_install(check: Callable[[bytes], None]) -> None:

@@ -48,7 +48,23 @@ class Envelope:
 
     @classmethod
     def open(cls, records: RecordDict) -> Envelope:
-        """Read at a silo what a coordinator sent; raise InputError if the version differs or parts are missing."""
+        """Read at a silo what a coordinator sent.
+
+        Parameters
+        ----------
+        records : RecordDict
+            Flower's records.
+
+        Returns
+        -------
+        Envelope
+            The envelope.
+
+        Raises
+        ------
+        InputError
+            If the coordinator has another protocol version, or parts are missing.
+        """
         try:
             about = records[_ABOUT]
             check_protocol(coordinator=_version(about), silo=PROTOCOL)
@@ -59,7 +75,19 @@ class Envelope:
 
 @dataclass(frozen=True)
 class Answer:
-    """A silo's answer: its name, and the packed reply or the reason why there is none."""
+    """A silo's answer.
+
+    Attributes
+    ----------
+    name : str
+        The name of the silo.
+    content : bytes
+        The packed reply.
+    error : str
+        Why there is no reply; empty if there is one.
+    protocol : int
+        The silo's protocol version.
+    """
 
     name: str
     content: bytes = b""
@@ -73,7 +101,18 @@ class Answer:
 
     @classmethod
     def open(cls, records: RecordDict) -> Answer:
-        """Read at the coordinator what a silo sent; if the version differs or parts are missing, the answer says so."""
+        """Read at the coordinator what a silo sent.
+
+        Parameters
+        ----------
+        records : RecordDict
+            Flower's records.
+
+        Returns
+        -------
+        Answer
+            The answer; with an `error` if the silo has another protocol version, or parts are missing.
+        """
         try:
             about = records[_ABOUT]
             check_protocol(coordinator=PROTOCOL, silo=_version(about))

@@ -7,7 +7,6 @@ Error replies come from the SuperLink, not from the silo: they are told apart by
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Collection, Iterable, Mapping
 from uuid import uuid4
@@ -17,7 +16,7 @@ from flwr.app import Message as FlowerMessage
 from flwr.serverapp import Grid
 
 from fedcollab.errors import InputError
-from fedcollab.flower.compat import limit_uploads
+from fedcollab.flower.compat import input_error_text, limit_uploads
 from fedcollab.flower.envelope import Answer, Envelope
 from fedcollab.flower.protocol import CLIENT_APP, HELLO, PROTOCOL, UNVERSIONED, version_difference
 from fedcollab.flower.remote import DEADLINE, PATIENCE, Found, RemoteRuntime, Returned
@@ -197,5 +196,4 @@ def _failure(error: Error) -> str:
     reason = " ".join(str(error.reason).split())
     if CLIENT_APP in reason:  # a silo without versions refuses the app for its component's name, which is new to it
         return version_difference(coordinator=PROTOCOL, silo=UNVERSIONED)
-    refusal = re.fullmatch(r"<class 'fedcollab\.errors\.InputError'>:<'(.*)'>", reason)
-    return refusal[1] if refusal else f"Flower's error {error.code}: {reason[:300]}"
+    return input_error_text(reason) or f"Flower's error {error.code}: {reason[:300]}"

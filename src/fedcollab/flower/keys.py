@@ -59,13 +59,40 @@ def make_silo_key(path: Path, comment: str) -> Path:
 
 
 def check_name(name: str) -> None:
-    """Raise InputError if a silo's name cannot be the name of a file."""
+    """Check a silo's name.
+
+    Parameters
+    ----------
+    name : str
+        The name.
+
+    Raises
+    ------
+    InputError
+        If it cannot be the name of a file.
+    """
     if not name.strip() or "/" in name or "\\" in name or name.startswith("."):
         raise InputError(f"`name` (={name!r}) must be a name without slashes that does not begin with a dot")
 
 
 def read_public_key(path: Path) -> bytes:
-    """Return the content of a silo's public key file; raise InputError if it is something else."""
+    """Read a silo's public key.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+
+    Returns
+    -------
+    bytes
+        Its content.
+
+    Raises
+    ------
+    InputError
+        If it is missing or something else than a public key of the right kind.
+    """
     try:
         content = path.read_bytes()
         fits = isinstance(serialization.load_ssh_public_key(content), ec.EllipticCurvePublicKey)

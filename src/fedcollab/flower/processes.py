@@ -37,7 +37,23 @@ class ProcessHandle(NamedTuple):
 
 
 def program(name: str) -> str:
-    """Return the path of one of Flower's programs in the environment that this Python runs in."""
+    """Find one of Flower's programs.
+
+    Parameters
+    ----------
+    name : str
+        The name of the command.
+
+    Returns
+    -------
+    str
+        Its path in the environment that this Python runs in.
+
+    Raises
+    ------
+    InputError
+        If it is not installed.
+    """
     path = Path(sys.executable).parent / name
     if not path.is_file():
         raise InputError(f"`{name}` is not installed: pip install 'fedcollab[flower]'")
@@ -103,7 +119,18 @@ def start(command: Sequence[str], log: Path, env: Mapping[str, str]) -> ProcessH
 
 
 def start_time(pid: int) -> float | None:
-    """Return when a process was started, in seconds since the machine was (the clock may be set); None if none runs."""
+    """Return when a process was started.
+
+    Parameters
+    ----------
+    pid : int
+        The process id.
+
+    Returns
+    -------
+    float or None
+        Seconds since the machine was started, which setting the clock does not change; None if no such process runs.
+    """
     try:
         process = psutil.Process(pid)
         if process.status() != psutil.STATUS_ZOMBIE:
@@ -114,7 +141,18 @@ def start_time(pid: int) -> float | None:
 
 
 def alive(handle: ProcessHandle) -> bool:
-    """Return whether this very process still runs."""
+    """Return whether a process still runs.
+
+    Parameters
+    ----------
+    handle : ProcessHandle
+        What `start` returned.
+
+    Returns
+    -------
+    bool
+        Whether it runs; another process with the same id does not count.
+    """
     return handle.started is not None and start_time(handle.pid) == handle.started
 
 
@@ -149,7 +187,18 @@ def stop(handle: ProcessHandle, grace: float = GRACE) -> bool:
 
 
 def process_groups(pid: int) -> list[int]:
-    """Return the process groups of a process and of its descendants, without this process's own."""
+    """Return the process groups of a process and of its descendants.
+
+    Parameters
+    ----------
+    pid : int
+        The process id.
+
+    Returns
+    -------
+    list of int
+        The groups, without that of the process that asks.
+    """
     groups = {pid}
     with contextlib.suppress(psutil.NoSuchProcess):
         for process in psutil.Process(pid).children(recursive=True):
@@ -159,7 +208,18 @@ def process_groups(pid: int) -> list[int]:
 
 
 def running_groups(groups: Collection[int]) -> list[int]:
-    """Return those of these process groups in which something still runs (zombies do not)."""
+    """Return those of these process groups in which something still runs.
+
+    Parameters
+    ----------
+    groups : collection of int
+        Process groups.
+
+    Returns
+    -------
+    list of int
+        Those in which something runs that is more than a zombie.
+    """
     running = set()
     for process in psutil.process_iter(["status"]):
         if process.info["status"] != psutil.STATUS_ZOMBIE:
@@ -177,7 +237,18 @@ def free_port() -> int:
 
 
 def listening(host: str, port: int) -> bool:
-    """Return whether something listens there."""
+    """Return whether something listens at an address.
+
+    Parameters
+    ----------
+    host, port : str, int
+        Where to try.
+
+    Returns
+    -------
+    bool
+        Whether a connection can be made.
+    """
     try:
         with socket.create_connection((host, port), timeout=1):
             return True

@@ -22,6 +22,18 @@ CLIENT_APP = "fedcollab.flower.silo.client_app:app"
 def version_difference(*, coordinator: int, silo: int) -> str:
     """Return the line that both ends show when their protocol versions differ.
 
+    Parameters
+    ----------
+    coordinator, silo : int
+        The protocol version of each side.
+
+    Returns
+    -------
+    str
+        A line that names both versions and says which side to upgrade.
+
+    Examples
+    --------
     >>> version_difference(coordinator=2, silo=1)
     'the coordinator has protocol version 2, the silo version 1: upgrade fedcollab at the silo'
     """

@@ -32,7 +32,20 @@ class Channel:
         self._connection = connection
 
     def send(self, header: Mapping[str, Any], contents: Mapping[str, bytes] | None = None) -> None:
-        """Send a JSON object, and bytes by name; raise ChannelClosed if the other end is gone."""
+        """Send a message.
+
+        Parameters
+        ----------
+        header : mapping
+            A JSON object.
+        contents : mapping, optional
+            Bytes, by name.
+
+        Raises
+        ------
+        ChannelClosed
+            If the other end is gone.
+        """
         contents = contents or {}
         try:
             for frame in (json.dumps({**header, "contents": list(contents)}).encode(), *contents.values()):

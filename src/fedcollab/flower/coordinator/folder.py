@@ -230,7 +230,13 @@ class FederationFolder(Struct, frozen=True, forbid_unknown_fields=True):
             raise
 
     def stop(self) -> bool:
-        """End SuperLink and gate and all that they started; return whether there were any."""
+        """End SuperLink and gate and all that they started.
+
+        Returns
+        -------
+        bool
+            Whether there were any.
+        """
         stopped = [processes.stop(handle) for handle in reversed(self.handles)]
         (self.folder / "processes.json").unlink(missing_ok=True)
         return any(stopped)
@@ -260,7 +266,13 @@ class FederationFolder(Struct, frozen=True, forbid_unknown_fields=True):
             self.register([name])
 
     def register(self, names: Iterable[str]) -> None:
-        """Tell the SuperLink about admitted silos that it does not know yet."""
+        """Tell the SuperLink about admitted silos.
+
+        Parameters
+        ----------
+        names : iterable of str
+            Silos that are admitted; those that it knows already are left out.
+        """
         new = [name for name in names if self.secure and name not in self.nodes]
         if not new:
             return

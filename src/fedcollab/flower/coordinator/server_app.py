@@ -34,7 +34,20 @@ def main(grid: Grid, context: Context) -> None:
 
 
 def carry(grid: Grid, channel: Channel) -> None:
-    """Answer the command's messages: first which silos it wants, then its calls; ends with ChannelClosed."""
+    """Answer the command's messages: first which silos it wants, then its calls.
+
+    Parameters
+    ----------
+    grid : flwr.serverapp.Grid
+        Flower's grid.
+    channel : Channel
+        The connection to the command.
+
+    Raises
+    ------
+    ChannelClosed
+        When the command has ended.
+    """
     wanted, _ = channel.receive()
     exchange = Exchange(grid, wanted["deadline"])
     try:

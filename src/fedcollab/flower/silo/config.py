@@ -39,7 +39,27 @@ class AppTable(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SiloConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """The content of a silo.toml, with absolute paths; see the head of this file."""
+    """The content of a silo.toml.
+
+    Attributes
+    ----------
+    name : str
+        The name under which the coordinator admits the silo.
+    data, test : Path, Path or None
+        The silo's samples, and a test split of its own.
+    label : str or None
+        The label column of CSV and Parquet files.
+    drop : tuple of str
+        Columns to leave out.
+    invitation, key, state : Path
+        What the coordinator sent, the silo's private key, and the folder for what it keeps.
+    device : str
+        Where models run.
+    limits : dict
+        The table `[limits]`, not checked.
+    app : AppTable
+        The table `[app]`.
+    """
 
     name: Annotated[str, Meta(min_length=1)]
     data: Path
@@ -82,7 +102,18 @@ class SiloConfig(Struct, frozen=True, forbid_unknown_fields=True):
         return make_struct(cls, files | content, path)
 
     def read_data(self) -> ClientData:
-        """Read the silo's samples; what is wrong with them goes to its own log, not into the error."""
+        """Read the silo's samples, for an answer to the coordinator.
+
+        Returns
+        -------
+        ClientData
+            The samples, under the silo's name.
+
+        Raises
+        ------
+        InputError
+            If they cannot be read; why is in the silo's log only, since it may hold paths and values.
+        """
         try:
             return self.check_data()
         except InputError as error:
@@ -90,12 +121,35 @@ class SiloConfig(Struct, frozen=True, forbid_unknown_fields=True):
             raise InputError("its data cannot be read; the silo's log says why") from None
 
     def check_data(self) -> ClientData:
-        """Read the silo's samples; the error, for the administrator, may hold paths and values."""
+        """Read the silo's samples, for its administrator.
+
+        Returns
+        -------
+        ClientData
+            The samples, under the silo's name.
+
+        Raises
+        ------
+        InputError
+            If they cannot be read, with the reason.
+        """
         return replace(read_client(self.data, self.label, self.test, self.drop), name=self.name)
 
 
 class Invitation(Struct, frozen=True):
-    """What the coordinator sent: where it is, and the certificate by which to know that it is the coordinator."""
+    """What the coordinator sent.
+
+    Attributes
+    ----------
+    address : str
+        Where the coordinator is: host and port.
+    name : str
+        The federation's name.
+    certificate : str or None
+        The certificate of the federation's authority, by which to know the coordinator.
+    insecure : bool
+        Whether the federation has no certificate.
+    """
 
     address: str
     name: str = ""
@@ -176,7 +230,18 @@ def own_data() -> ClientData:
 
 
 def current_config(node_config: Mapping[str, Any]) -> SiloConfig:
-    """Return the config of the silo that this process works for: in a simulation, that of the node's number."""
+    """Return the config of the silo that this process works for.
+
+    Parameters
+    ----------
+    node_config : mapping
+        Flower's config of the node, which in a simulation has its number.
+
+    Returns
+    -------
+    SiloConfig
+        The config.
+    """
     if SIMULATION in os.environ and "partition-id" in node_config:
         return SiloConfig.read(Path(os.environ[SIMULATION]) / str(node_config["partition-id"]) / "silo.toml")
     return SiloConfig.read(os.environ[CONFIG])
