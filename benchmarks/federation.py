@@ -15,8 +15,7 @@ from pathlib import Path
 from fedcollab import scenarios
 from fedcollab.distances import estimate_distances
 from fedcollab.federation import federate
-from fedcollab.flower import connect, node, processes
-from fedcollab.flower.federation import Federation
+from fedcollab.flower import FederationFolder, connect_federation, init_silo, processes
 from fedcollab.training import train
 
 SILO = "from fedcollab.cli import main; main()"
@@ -30,12 +29,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="fedcollab-") as folder:
         root = Path(folder)
         clients = scenarios.make("digits", clients=SILOS, quantity=100, test=20).clients
-        federation = Federation.init(root / "federation", "127.0.0.1", processes.free_port())
+        federation = FederationFolder.init(root / "federation", "127.0.0.1", processes.free_port())
         try:
             for client in clients:
                 own = root / client.name
                 client.save(own / "data.npz")
-                _, key = node.init(own, client.name, own / "data.npz", None, federation.folder / "invitation.toml")
+                _, key = init_silo(own, client.name, own / "data.npz", None, federation.folder / "invitation.toml")
                 assert key is not None
                 federation.admit(key, client.name)
             begun = time.perf_counter()
@@ -44,9 +43,8 @@ def main() -> None:
             begun = time.perf_counter()
             for client in clients:
                 line = [sys.executable, "-c", SILO, "silo", "start", str(root / client.name / "silo.toml")]
-                pid = processes.start(line, root / client.name / "log", os.environ)
-                started.append((pid, processes.born(pid)))
-            with connect(federation.folder, patience=300) as runtime:
+                started.append(processes.start(line, root / client.name / "log", os.environ))
+            with connect_federation(federation.folder, patience=300) as runtime:
                 rows.append(("start silos, start a run", 0, 0, 0, time.perf_counter() - begun))
 
                 def stage(name: str, work: object) -> None:
@@ -62,13 +60,13 @@ def main() -> None:
                 stage(f"FedAvg, {ROUNDS} rounds, 2 coalitions", lambda: train(runtime, pairs, "fedavg", **how))
                 stage(f"Ditto, {ROUNDS} rounds, 2 coalitions", lambda: train(runtime, pairs, "ditto", **how))
             begun = time.perf_counter()
-            with connect(federation.folder) as runtime:
+            with connect_federation(federation.folder) as runtime:
                 pass
             rows.append(("another run, silos connected", 0, 0, 0, time.perf_counter() - begun))
         finally:
             federation.stop()
-            for pid, since in started:
-                processes.stop(pid, since, grace=3)
+            for handle in started:
+                processes.stop(handle, grace=3)
     print(f"{SILOS} silos\n")
     print("| stage | rounds | messages | MB | seconds | seconds a round |\n|---|---|---|---|---|---|")
     for name, rounds, messages, moved, seconds in rows:

@@ -27,19 +27,21 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from importlib import import_module, metadata
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 
 from fedcollab import solve
 from fedcollab.data import ClientData
 from fedcollab.distances import complete, estimate_distances
 from fedcollab.errors import FedcollabWarning, Paused
 from fedcollab.federation import federate
-from fedcollab.flower import connect, node, processes, supernode, warm
-from fedcollab.flower.federation import Federation
+from fedcollab.flower import FederationFolder, compat, connect_federation, init_silo, processes
+from fedcollab.flower.processes import ProcessHandle
+from fedcollab.flower.silo import preforked, supernode
 from fedcollab.training import train
 from fedcollab.wire import Wire
 from fedcollab.wire.absence import Policy, read
@@ -62,10 +64,9 @@ def make_client(index: int) -> ClientData:
 def nursery() -> None:
     """Fork a silo for every config that comes in; say its process id."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    supernode.SHORTER = 1.0
-    (entry,) = (each for each in metadata.entry_points(group="console_scripts") if each.name == "flower-supernode")
-    entry.load()
-    for module in warm.WANTED:
+    compat.POLL_FACTOR = 1.0
+    compat.load_program("flower-supernode")
+    for module in preforked.PRELOADED:
         import_module(module)
     for asked in sys.stdin:
         pid = os.fork()
@@ -76,21 +77,19 @@ def nursery() -> None:
 
 
 def be_silo(config: Path) -> None:
-    """As `node.start`, without programs that would import everything again."""
+    """As `start_silo`, without programs that would import everything again."""
     os.setsid()
     log = os.open(config.parent / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     nothing = os.open(os.devnull, os.O_RDONLY)
     for source, target in ((nothing, 0), (log, 1), (log, 2)):
         os.dup2(source, target)
-    line, env = node.command(config)
-    home = Path(env["FLWR_HOME"])
-    address = str(home / "warm")
-    env["PATH"] = os.pathsep.join([str(warm.write_script(home / "bin", address)), env["PATH"]])
+    line, env, address = supernode.silo_command(config)
+    os.umask(0o077)
     os.environ.update(env)
     program: Callable[[], None] = supernode.main
     arguments = ["flower-supernode", *line[3:]]
     if os.fork() == 0:
-        program, arguments = warm.main, ["warm", address]
+        program, arguments = preforked.main, ["preforked", address]
     sys.argv = arguments
     try:
         program()
@@ -104,9 +103,9 @@ class Soak:
     def __init__(self, root: Path, count: int, seed: int, deadline: float) -> None:
         self.root, self.deadline = root, deadline
         self.clients = [make_client(index) for index in range(count)]
-        self.federation = Federation.init(root / "federation", "127.0.0.1", processes.free_port())
+        self.federation = FederationFolder.init(root / "federation", "127.0.0.1", processes.free_port())
         self.draw = random.Random(seed)
-        self.silos: dict[str, tuple[int, str | None]] = {}
+        self.silos: dict[str, ProcessHandle] = {}
         self.kills = 0
         self.ever: list[int] = []  # every process group that there was
         line = [sys.executable, __file__, "--nursery"]
@@ -118,7 +117,7 @@ class Soak:
             own = self.root / client.name
             client.save(own / "data.npz")
             invitation = self.federation.folder / "invitation.toml"
-            _, key = node.init(own, client.name, own / "data.npz", None, invitation)
+            _, key = init_silo(own, client.name, own / "data.npz", None, invitation)
             assert key is not None
             self.federation.admit(key, client.name)
         self.federation.start()
@@ -132,11 +131,11 @@ class Soak:
         self.nursery.stdin.write(json.dumps(str(self.root / name / "silo.toml")) + "\n")
         self.nursery.stdin.flush()
         pid = int(self.nursery.stdout.readline())
-        self.silos[name] = (pid, processes.born(pid))
+        self.silos[name] = ProcessHandle(pid, processes.start_time(pid))
 
     def kill_silo(self, name: str) -> None:
         """SIGKILL to it and to all that it started."""
-        groups = processes.family(self.silos.pop(name)[0])
+        groups = processes.process_groups(self.silos.pop(name).pid)
         self.ever += groups
         for group in groups:
             with contextlib.suppress(ProcessLookupError):
@@ -144,11 +143,11 @@ class Soak:
 
     def stop(self) -> None:
         """End everything."""
-        noted = [*self.federation._noted(), *self.silos.values()]
-        self.ever += [group for pid, _ in noted for group in processes.family(pid)]
+        handles = [*self.federation.handles, *self.silos.values()]
+        self.ever += [group for handle in handles for group in processes.process_groups(handle.pid)]
         self.federation.stop()
-        for pid, since in self.silos.values():
-            processes.stop(pid, since, grace=3)
+        for handle in self.silos.values():
+            processes.stop(handle, grace=3)
         self.nursery.kill()
         self.nursery.wait()
 
@@ -180,7 +179,7 @@ class Soak:
         for attempt in range(TRIES):
             with self.disturbed(0 if attempt else kills):
                 try:
-                    with connect(
+                    with connect_federation(
                         self.federation.folder, deadline=self.deadline, patience=300, journal=run
                     ) as federation:
                         federation.policy = ONE
@@ -219,8 +218,8 @@ class Soak:
 
     def measure(self) -> Row:
         """What is in use, with all silos up and nothing to do."""
-        link = [pid for pid, _ in self.federation._noted()]
-        silos = [pid for pid, _ in self.silos.values()]
+        link = [handle.pid for handle in self.federation.handles]
+        silos = [handle.pid for handle in self.silos.values()]
         wanted, end = 3 * len(silos) + 3, time.monotonic() + 120
         while len(everyone(link + silos)) != wanted and time.monotonic() < end:
             time.sleep(1)
@@ -241,10 +240,9 @@ class Soak:
 
 def everyone(pids: list[int]) -> list[int]:
     """These processes and all their descendants."""
-    table, known = processes._table(), set(pids)
-    while more := {child for child, parent, *_ in table if parent in known} - known:
-        known |= more
-    return sorted(pid for pid, _, _, state in table if pid in known and not state.startswith("Z"))
+    roots = [psutil.Process(pid) for pid in pids if psutil.pid_exists(pid)]
+    known = {process for root in roots for process in (root, *root.children(recursive=True))}
+    return sorted(process.pid for process in known if processes.start_time(process.pid) is not None)
 
 
 def descriptors(pids: list[int]) -> int:
@@ -317,7 +315,7 @@ def main() -> None:
                 print(f"cycle {cycle}: {same}, {rows[-1]}", flush=True)
         finally:
             soak.stop()
-        left = processes.living(soak.ever)
+        left = processes.running_groups(soak.ever)
         wrong += [f"process groups left behind: {left}"] * bool(left)
     for what, (share, amount) in ALLOWED.items():
         first, last = rows[0][what], rows[-1][what]

@@ -68,7 +68,7 @@ class Running:
         self.root, self.folder = root, root / "fed"
         sizes = {"north": 200, "south": 120, "east": 200, "west": 120}
         self.clients = [blobs(name, size, flip=name in ("east", "west")) for name, size in sizes.items()]
-        self.silos: dict[str, tuple[int, str | None]] = {}
+        self.silos: dict[str, processes.ProcessHandle] = {}
 
     def make(self) -> None:
         port = processes.free_port()
@@ -94,11 +94,10 @@ class Running:
 
     def start_silo(self, name: str) -> None:
         line = [*COMMAND, "silo", "start", str(self.root / name / "silo.toml")]
-        pid = processes.start(line, self.root / name / "log", os.environ)
-        self.silos[name] = (pid, processes.born(pid))
+        self.silos[name] = processes.start(line, self.root / name / "log", os.environ)
 
     def stop_silo(self, name: str) -> None:
-        processes.stop(*self.silos.pop(name), grace=60)
+        processes.stop(self.silos.pop(name), grace=60)
 
     def status(self) -> dict[str, str]:
         silos: dict[str, str] = json.loads(fedcollab("federation", "status", self.folder, "--json").stdout)["silos"]

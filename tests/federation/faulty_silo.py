@@ -22,7 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from fedcollab.flower import node, warm
+from fedcollab.flower.silo import preforked
+from fedcollab.flower.silo.supernode import silo_command
 from fedcollab.silo.guard import Guard, Served
 from fedcollab.wire.message import pack, unpack
 
@@ -32,10 +33,7 @@ FILE = "faults.json"
 
 def main() -> None:
     config = Path(sys.argv[1]).absolute()
-    line, env = node.command(config)
-    home = Path(env["FLWR_HOME"])
-    address = str(home / "warm")
-    env["PATH"] = os.pathsep.join([str(warm.write_script(home / "bin", address)), env["PATH"]])
+    line, env, address = silo_command(config)
     if os.fork() == 0:
         os.environ.update(env)
 
@@ -43,8 +41,8 @@ def main() -> None:
             return disturb(config.parent, action, content, lambda: serve(guard, action, content, *rest, **more))
 
         Guard.serve = disturbed  # type: ignore[method-assign]
-        sys.argv = ["warm", address]
-        warm.main()
+        sys.argv = ["preforked", address]
+        preforked.main()
         os._exit(0)
     os.execve(line[0], line, env)
 

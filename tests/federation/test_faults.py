@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedcollab.data import Schema
 from fedcollab.distances import Distances, estimate_distances
-from fedcollab.federation.adopt import adopt, read_schema
-from fedcollab.federation.prepare import Schema, prepare
+from fedcollab.federation import Federation, federate
 from fedcollab.flower import processes
-from fedcollab.flower.shelf import Shelf
+from fedcollab.flower.silo.state_store import StateStore
 from fedcollab.training import TrainingResult, checkpoint, train
 from fedcollab.wire import Wire
 from fedcollab.wire.absence import read
@@ -64,26 +64,22 @@ class Shaky:
 
     def start(self) -> None:
         line = [sys.executable, str(Path(__file__).with_name("faulty_silo.py")), str(self.home / "silo.toml")]
-        pid = processes.start(line, self.home / "log", os.environ)
-        self.running.silos[WEST] = (pid, processes.born(pid))
+        self.running.silos[WEST] = processes.start(line, self.home / "log", os.environ)
 
     def kill(self) -> None:
         """SIGKILL to the silo and all that it started."""
-        pid, _ = self.running.silos.pop(WEST)
-        groups = processes.family(pid)
+        groups = processes.process_groups(self.running.silos.pop(WEST).pid)
         for group in groups:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(group, signal.SIGKILL)
-        assert wait_for(lambda: not processes.living(groups), 60)
+        assert wait_for(lambda: not processes.running_groups(groups), 60)
 
     def absences(self, folder: Path) -> set[tuple[str, int | None, str, str]]:
         return {(each.action, each.round, each.client, each.kind) for each in read(folder)}
 
-    def wire(self, schema: Schema) -> Wire:
+    def wire(self, schema: Schema) -> Federation:
         """The same clients in this process, without faults."""
-        wire = Wire(self.running.clients)
-        adopt(wire, schema)
-        return wire
+        return federate(Wire(self.running.clients), schema=schema)
 
 
 @contextlib.contextmanager
@@ -143,8 +139,8 @@ def test_a_silo_killed_during_distances_is_measured_when_it_is_back(shaky: Shaky
     assert ("few-validate", None, WEST, "silent") in shaky.absences(shaky.run)
 
     fedcollab(*estimate, "--resume")
-    schema = read_schema(shaky.run / "schema.json")
-    assert schema == prepare(Wire(shaky.running.clients), seed=3)
+    schema = Schema.load(shaky.run / "schema.json")
+    assert schema == federate(Wire(shaky.running.clients), seed=3).schema
     same_distances(Distances.load(target), few_round(shaky.wire(schema)))
     fedcollab("solve", target, "--C", 10, "-o", shaky.run / "collaboration.json")
 
@@ -179,13 +175,13 @@ def test_silo_and_coordinator_killed_during_training_lose_nothing(shaky: Shaky) 
 
     fedcollab(*line)
     found = TrainingResult.load(out)
-    wire = shaky.wire(read_schema(shaky.run / "schema.json"))
+    wire = shaky.wire(Schema.load(shaky.run / "schema.json"))
     groups = json.loads(coalitions.read_text())["coalitions"]
     calm = train(wire, groups, "ditto", "mlp", rounds=3, lr=0.1, seed=3)
     assert found.failures == []
     np.testing.assert_allclose(found.models["last"], calm.models["last"], **SAME)
     for name, own in zip(calm.names, calm.models["personal"], strict=True):
-        np.testing.assert_allclose(Shelf(shaky.running.root / name / "state")["model"]["w"], own, **SAME)
+        np.testing.assert_allclose(StateStore(shaky.running.root / name / "state")["model"]["w"], own, **SAME)
     assert rounds(out) == [1, 2, 3]
     assert not (out / checkpoint.FILE).exists()
 
@@ -211,9 +207,10 @@ def test_nonsense_and_slowness_are_left_out_and_named(shaky: Shaky) -> None:
     assert "NaN" in why["train", 1][1]
     assert why["evaluate", 3][1] == f"no answer in {DEADLINE} s"
     found = TrainingResult.load(out)
-    wire = shaky.wire(read_schema(shaky.run / "schema.json"))
-    wire.leave_out({WEST: "sent home"})
-    calm: Any = train(wire, "global", "fedavg", "mlp", rounds=3, lr=0.1, seed=3)
+    wire = shaky.wire(Schema.load(shaky.run / "schema.json"))
+    calm: Any = train(
+        wire.part([name for name in wire.names if name != WEST]), "global", "fedavg", "mlp", rounds=3, lr=0.1, seed=3
+    )
     np.testing.assert_allclose(found.models["last"], calm.models["last"], **SAME)
     assert np.isnan(found.accuracy[found.names.index(WEST)])
     fedcollab("report", shaky.run)
@@ -241,8 +238,8 @@ def test_a_silo_that_comes_late(shaky: Shaky) -> None:
     fedcollab("estimate", "--on", shaky.folder, "-o", target, "--quiet", "--resume")  # no word of the seed
     assert json.loads((target.parent / "run.json").read_text())["settings"]["seed"] == 3
     three = Wire([client for client in shaky.running.clients if client.name != WEST])
-    schema = prepare(three, seed=3)  # what the three had agreed on is kept
-    assert read_schema(target.parent / "schema.json") == schema
+    schema = federate(three, seed=3).schema  # what the three had agreed on is kept
+    assert Schema.load(target.parent / "schema.json") == schema
     found = Distances.load(target)
     assert found.names == ("east", "north", "south", WEST)
     same_distances(found, few_round(shaky.wire(schema)))

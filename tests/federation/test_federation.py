@@ -16,13 +16,14 @@ import pytest
 import torch
 
 from fedcollab import solve
-from fedcollab.data import ClientData
+from fedcollab.data import ClientData, Schema
 from fedcollab.distances import Distances, estimate_distances
 from fedcollab.errors import Paused
-from fedcollab.federation.prepare import Schema, prepare
-from fedcollab.flower import connect, own_model, processes
-from fedcollab.flower.federation import Federation
-from fedcollab.flower.shelf import Shelf
+from fedcollab.federation import federate
+from fedcollab.flower import FederationFolder, connect_federation, own_model, processes
+from fedcollab.flower.coordinator import folder
+from fedcollab.flower.protocol import PROTOCOL, version_difference
+from fedcollab.flower.silo.state_store import StateStore
 from fedcollab.silo.audit import Audit
 from fedcollab.training import TrainingResult, train
 from fedcollab.training.models import Network
@@ -59,15 +60,15 @@ def logits(result: TrainingResult, client: ClientData) -> np.ndarray:
 
 def test_flower_carries_what_wire_carries(running: Running) -> None:
     wire = Wire(running.clients)
-    with connect(running.folder) as flower:
+    with connect_federation(running.folder) as flower:
         assert flower.names == wire.names == ("east", "north", "south", "west")
-        schemas = [prepare(each, seed=3) for each in (flower, wire)]
-        assert schemas[0] == schemas[1]
-        assert {n: r["quantity"] for n, r in flower.described.items()} == {c.name: c.quantity for c in running.clients}
+        there, here = (federate(each, seed=3) for each in (flower, wire))
+        assert there.schema == here.schema
+        assert there.quantities == {client.name: client.quantity for client in running.clients}
 
-        found = estimate_distances(flower, seed=3)
+        found = estimate_distances(there, seed=3)
         assert (found.method, found.cost["rounds"]) == ("few-round", 2)
-        expected = estimate_distances(wire, method="few-round", seed=3, min_samples=10)  # what silos insist on
+        expected = estimate_distances(here, method="few-round", seed=3, min_samples=10)  # what silos insist on
         for part in ("raw", "matrix", "stderr"):
             np.testing.assert_allclose(getattr(found, part), getattr(expected, part), **SAME)
         answers = [solve(distances, C=10) for distances in (found, expected)]
@@ -75,9 +76,9 @@ def test_flower_carries_what_wire_carries(running: Running) -> None:
 
         before = flower.cost.rounds, flower.messages
         for algorithm in ("fedavg", "ditto"):
-            results = [train(each, COALITIONS, algorithm, "mlp", **TRAINING) for each in (flower, wire)]
+            results = [train(each, COALITIONS, algorithm, "mlp", **TRAINING) for each in (there, here)]
             same_training(*results, running)
-        kept = {name: Shelf(running.root / name / "state")["model"]["w"] for name in flower.names}
+        kept = {name: StateStore(running.root / name / "state")["model"]["w"] for name in flower.names}
         for name, own in zip(flower.names, results[1].models["personal"], strict=True):
             np.testing.assert_allclose(kept[name], own, **SAME)  # Ditto's own models are equal too,
         assert "personal" not in results[0].models  # and stay at the silo
@@ -97,6 +98,8 @@ def test_state_stays_at_the_silo_and_the_path_of_its_data_too(running: Running) 
         assert {"prepare.safetensors", "train.safetensors", "model.safetensors"} <= kept
         predicted = own_model(running.root / client.name / "silo.toml").predict(client.x_test)
         assert np.mean(predicted == client.y_test) > 0.7
+        written = [path for path in (running.root / client.name / "state").rglob("*") if path.is_file()]
+        assert [path for path in written if path.stat().st_mode & 0o077] == []  # readable by their owner alone
     with sqlite3.connect(running.folder / "flwr" / "link.db") as link:
         assert "secret-place" not in "\n".join(map(str, link.iterdump()))
     assert "secret-place" not in (running.folder / "superlink.log").read_text(errors="replace")
@@ -140,7 +143,7 @@ def test_an_unregistered_silo_is_refused(running: Running) -> None:
 
 def test_only_what_silos_need_is_reachable(running: Running) -> None:
     """Else whoever reaches the port could start runs at every silo, and admit keys of their own."""
-    federation = Federation.read(running.folder)
+    federation = FederationFolder.read(running.folder)
     trust = ssl.create_default_context(cafile=str(running.folder / "keys" / "ca.crt"))
     kind = {"Content-Type": "application/protobuf"}
     for path, code in {
@@ -158,7 +161,7 @@ def test_only_what_silos_need_is_reachable(running: Running) -> None:
 
 
 def test_an_existing_flower_app_trains_inside_coalitions(running: Running) -> None:
-    federation = Federation.read(running.folder)
+    federation = FederationFolder.read(running.folder)
     app = Path(__file__).parents[2] / "examples" / "flower-coalitions"
     (started,) = federation.flwr(["run", str(app), "federation"])
     look = ["list", "federation", "--run-id", str(started["run-id"])]
@@ -185,6 +188,17 @@ def fedavg(members: list) -> list[float]:
     return w.tolist()
 
 
+def test_another_protocol_version_is_refused_on_both_sides(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The coordinator's app is that of a later version; the silos refuse it before Flower installs it."""
+    monkeypatch.setattr(folder, "APP", folder.APP.replace(f"protocol = {PROTOCOL}", f"protocol = {PROTOCOL + 1}"))
+    line = version_difference(coordinator=PROTOCOL + 1, silo=PROTOCOL)
+    with connect_federation(running.folder) as flower, pytest.raises(Paused) as told:
+        flower.call_all("fingerprint", {})
+    for client in running.clients:
+        assert f"`{client.name}` ({line})" in str(told.value)
+        assert f"fedcollab: {line}\n" in running.log(client.name)
+
+
 def test_every_silo_has_logged_what_left_it(running: Running) -> None:
     for client in running.clients:
         log = Audit(running.root / client.name / "state" / "audit.jsonl")
@@ -196,13 +210,14 @@ def test_every_silo_has_logged_what_left_it(running: Running) -> None:
 
 def test_nothing_is_left_behind(running: Running) -> None:
     """Last: the federation is stopped, and every process that was started is gone."""
-    noted = json.loads((running.folder / "processes.json").read_text())
-    groups = [group for pid, _ in [*noted, *running.silos.values()] for group in processes.family(pid)]
+    handles = [*FederationFolder.read(running.folder).handles, *running.silos.values()]
+    groups = [group for handle in handles for group in processes.process_groups(handle.pid)]
+    assert len(groups) >= len(handles)
     running.stop()
-    assert processes.living(groups) == []
+    assert processes.running_groups(groups) == []
     status = json.loads(fedcollab("federation", "status", running.folder, "--json").stdout)
     assert not status["running"]
-    assert not processes.listening("127.0.0.1", Federation.read(running.folder).port)
+    assert not processes.listening("127.0.0.1", FederationFolder.read(running.folder).port)
     late = fedcollab("estimate", "--on", running.folder, "-o", running.root / "late.json", check=False)
     assert late.returncode == 2
     assert "does not run" in late.stderr

@@ -12,9 +12,11 @@ pytest.importorskip("flwr")
 from flwr.cli.build import build_fab_from_disk
 
 from fedcollab.errors import InputError
-from fedcollab.flower import pin
-from fedcollab.flower.config import CONFIG
-from fedcollab.flower.federation import APP
+from fedcollab.flower.compat import check_before_install
+from fedcollab.flower.coordinator.folder import APP
+from fedcollab.flower.protocol import CLIENT_APP
+from fedcollab.flower.silo import pin
+from fedcollab.flower.silo.config import CONFIG
 
 # Flower's own way of building an app
 pytestmark = pytest.mark.filterwarnings("ignore:GitWildMatchPattern:DeprecationWarning")
@@ -38,7 +40,7 @@ def test_code_and_other_components_are_refused(own: Path) -> None:
     with pytest.raises(InputError, match=r"it holds extra\.py"):
         pin.check_app(build_fab_from_disk(own))
     (own / "extra.py").unlink()
-    (own / "pyproject.toml").write_text(APP.replace(pin.CLIENT, "os:system"))
+    (own / "pyproject.toml").write_text(APP.replace(CLIENT_APP, "os:system"))
     with pytest.raises(InputError, match="it runs os:system"):
         pin.check_app(build_fab_from_disk(own))
     for content in (b"", b"PK\x03\x04 no", b"x" * 100):
@@ -55,13 +57,13 @@ def test_what_the_administrator_allows(tmp_path: Path, monkeypatch: pytest.Monke
     pin.check_app(content, "any")
     config = tmp_path / "silo.toml"
     monkeypatch.setenv(CONFIG, str(config))
-    for table, expected in (("", []), (f'[app]\nallow = ["{digest}"]', [digest]), ('[app]\nallow = "any"', "any")):
+    for table, expected in (("", ()), (f'[app]\nallow = ["{digest}"]', (digest,)), ('[app]\nallow = "any"', "any")):
         config.write_text(f'name = "a"\ndata = "a.csv"\n{table}\n')
-        assert pin.allowed() == expected
+        assert pin.allowed_apps() == expected
     for table in ('allow = ["short"]', 'allow = "some"', "allows = []", "allow = 3"):
         config.write_text(f'name = "a"\ndata = "a.csv"\n[app]\n{table}\n')
-        with pytest.raises(InputError, match="SHA-256"):
-            pin.allowed()
+        with pytest.raises(InputError, match=r"silo\.toml`: `app"):
+            pin.allowed_apps()
 
 
 def test_flowers_program_is_guarded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -72,7 +74,7 @@ def test_flowers_program_is_guarded(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     monkeypatch.setattr(run_clientapp, "install_from_fab", lambda content, **_: installed.append(content))
     (tmp_path / "silo.toml").write_text('name = "a"\ndata = "a.csv"\n')
     monkeypatch.setenv(CONFIG, str(tmp_path / "silo.toml"))
-    pin.stand_guard()
+    check_before_install(pin.check_received_app)
     with pytest.raises(InputError, match="other code than fedcollab's"):
         run_clientapp.install_from_fab(build_fab_from_disk(EXAMPLE), skip_prompt=True)
     assert not installed

@@ -7,7 +7,7 @@ import pytest
 
 from fedcollab.errors import InputError
 from fedcollab.training import train
-from fedcollab.wire import Wire, connect
+from fedcollab.wire import Wire, open_runtime
 
 from .conftest import blobs
 
@@ -17,7 +17,7 @@ def test_simulation_equals_wire() -> None:
     pytest.importorskip("ray", reason="needs fedcollab[simulation]")
     clients = [blobs(name, 60, flip=name > "b") for name in "abcd"]
     groups = [["a", "b"], ["c", "d"]]
-    simulation = connect(clients, "flower-simulation", "cpu")
+    simulation = open_runtime(clients, "flower-simulation", "cpu")
     try:
         results = [train(each, groups, "ditto", "mlp", rounds=2, lr=0.1) for each in (simulation, Wire(clients))]
     finally:
@@ -31,6 +31,6 @@ def test_without_ray_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(simulation, "find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"needs Ray: pip install 'fedcollab\[simulation\]'"):
-        connect([blobs("a", 9, False), blobs("b", 9, False)], "flower-simulation")
+        open_runtime([blobs("a", 9, False), blobs("b", 9, False)], "flower-simulation")
     with pytest.raises(InputError, match="must be one of: flower-simulation, vectorised, wire"):
-        connect([], "flowers")
+        open_runtime([], "flowers")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import ssl
@@ -9,8 +10,9 @@ import subprocess
 import sys
 import threading
 import time
+from multiprocessing import AuthenticationError
+from multiprocessing.connection import Client, Pipe
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -21,12 +23,18 @@ from fedcollab.errors import InputError
 
 pytest.importorskip("flwr")
 
-from fedcollab.flower import keys, node, processes, warm
-from fedcollab.flower.channel import Channel, Closed
-from fedcollab.flower.config import SiloConfig
+from fedcollab.flower import keys, processes
+from fedcollab.flower.compat import CLIENT_PROGRAM, OTHER_PROGRAMS
+from fedcollab.flower.coordinator import relay
+from fedcollab.flower.coordinator.certificates import make_certificates
+from fedcollab.flower.coordinator.channel import Channel, ChannelClosed
+from fedcollab.flower.coordinator.folder import APP, FederationFolder
 from fedcollab.flower.envelope import Answer, Envelope
-from fedcollab.flower.federation import Federation
-from fedcollab.flower.shelf import Shelf
+from fedcollab.flower.grid import Exchange
+from fedcollab.flower.silo import preforked, state_store
+from fedcollab.flower.silo.config import Invitation, SiloConfig, init_silo
+from fedcollab.flower.silo.state_store import StateStore
+from fedcollab.flower.silo.supernode import silo_command
 from fedcollab.wire.message import pack, unpack
 
 names = st.sampled_from(["train", "a/b", "../up", "é", ""])
@@ -34,37 +42,39 @@ steps = st.lists(st.tuples(st.sampled_from(["set", "pop", "change", "commit", "f
 
 
 @given(steps)
-def test_a_shelf_is_a_dict_that_outlives_its_process(tmp_path_factory: pytest.TempPathFactory, steps: list) -> None:
-    folder = tmp_path_factory.mktemp("shelf")
-    shelf, held, stored = Shelf(folder), {}, {}
+def test_a_state_store_is_a_dict_that_outlives_its_process(
+    tmp_path_factory: pytest.TempPathFactory, steps: list
+) -> None:
+    folder = tmp_path_factory.mktemp("state")
+    store, held, stored = StateStore(folder), {}, {}
     for what, key, value in steps:
         if what == "set":
-            shelf[key], held[key] = ({"v": np.array([value])} for _ in range(2))
+            store[key], held[key] = ({"v": np.array([value])} for _ in range(2))
         elif what == "pop":
-            assert (shelf.pop(key, None) is None) == (held.pop(key, None) is None)
+            assert (store.pop(key, None) is None) == (held.pop(key, None) is None)
         elif what == "change" and key in held:  # in place, as actions may
-            shelf[key]["v"] += 1
+            store[key]["v"] += 1
             held[key]["v"] += 1
         elif what == "commit":
-            shelf.commit()
+            store.commit()
             stored = {key: unpack(pack(value)) for key, value in held.items()}
         elif what == "forget":  # the process ends without a commit
-            shelf, held = Shelf(folder), {key: unpack(pack(value)) for key, value in stored.items()}
-        assert dict(shelf) == held
-        assert len(shelf) == len(held)
+            store, held = StateStore(folder), {key: unpack(pack(value)) for key, value in stored.items()}
+        assert dict(store) == held
+        assert len(store) == len(held)
     assert {path.parent for path in folder.rglob("*")} <= {folder}  # whatever the keys, nothing is written elsewhere
 
 
 def test_what_was_set_last_is_written_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A silo killed while it writes keeps a state that it can go on from: the round before, then the last one."""
-    from fedcollab.flower import shelf as module
-
-    shelf = Shelf(tmp_path)
-    shelf["train"], shelf["train-before"] = {"round": 2}, {"round": 1}
-    shelf.commit()
-    written, write = [], module.write_bytes
-    monkeypatch.setattr(module, "write_bytes", lambda path, content: (written.append(path.name), write(path, content)))
-    later = Shelf(tmp_path)
+    store = StateStore(tmp_path)
+    store["train"], store["train-before"] = {"round": 2}, {"round": 1}
+    store.commit()
+    written, write = [], state_store.write_bytes
+    monkeypatch.setattr(
+        state_store, "write_bytes", lambda path, content: (written.append(path.name), write(path, content))
+    )
+    later = StateStore(tmp_path)
     last = later["train"]
     later.pop("train-before")
     later["train-before"], later["train"] = last, {"round": 3}
@@ -73,7 +83,7 @@ def test_what_was_set_last_is_written_last(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_silos_key_is_drawn_once_and_is_its_own(tmp_path: Path) -> None:
-    keys = [Shelf(tmp_path / name).key() for name in ("a", "b", "a")]
+    keys = [StateStore(tmp_path / name).key() for name in ("a", "b", "a")]
     assert keys[0] == keys[2] != keys[1]
     assert len(keys[0]) == 32
     assert (tmp_path / "a" / "silo.key").stat().st_mode & 0o077 == 0
@@ -90,8 +100,7 @@ def test_envelopes_and_answers_travel_as_records() -> None:
 
 
 def test_a_channel_carries_bytes_and_notices_a_death() -> None:
-    ends = socket.socketpair()
-    one, other = map(Channel, ends)
+    one, other = map(Channel, Pipe())
     large = os.urandom(3 << 20)
     sender = threading.Thread(target=one.send, args=({"action": "train"}, {"north": large, "south": b""}))
     sender.start()
@@ -102,26 +111,26 @@ def test_a_channel_carries_bytes_and_notices_a_death() -> None:
     with pytest.raises(TimeoutError):
         other.receive(timeout=0.05)
     one.close()
-    with pytest.raises(Closed):
+    with pytest.raises(ChannelClosed):
         other.receive(timeout=30)
-    with pytest.raises(Closed):
+    with pytest.raises(ChannelClosed):
         other.send({}, {"x": large})
     other.close()
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
 def test_the_certificates_make_a_tls_connection(tmp_path: Path, host: str) -> None:
-    keys.make_certificates(tmp_path, "hospitals", "coordinator.example.org")
+    make_certificates(tmp_path, "hospitals", "coordinator.example.org")
     assert (tmp_path / "server.key").stat().st_mode & 0o077 == 0
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.load_cert_chain(tmp_path / "server.crt", tmp_path / "server.key")
     trusting = ssl.create_default_context(cafile=str(tmp_path / "ca.crt"))
     trusting.verify_flags |= ssl.VERIFY_X509_STRICT
-    with socket.create_server(("127.0.0.1", 0)) as door:
+    with socket.create_server(("127.0.0.1", 0)) as server_socket:
 
         def answer() -> None:
             for _ in range(2):
-                line, _ = door.accept()
+                line, _ = server_socket.accept()
                 with line:
                     try:
                         server.wrap_socket(line, server_side=True).close()
@@ -131,28 +140,29 @@ def test_the_certificates_make_a_tls_connection(tmp_path: Path, host: str) -> No
         answering = threading.Thread(target=answer)
         answering.start()
         with (
-            socket.create_connection(door.getsockname()) as plain,
+            socket.create_connection(server_socket.getsockname()) as plain,
             trusting.wrap_socket(plain, server_hostname=host) as line,
         ):
             subject = dict(part[0] for part in line.getpeercert()["subject"])
-        with socket.create_connection(door.getsockname()) as plain, pytest.raises(ssl.SSLError):
+        with socket.create_connection(server_socket.getsockname()) as plain, pytest.raises(ssl.SSLError):
             trusting.wrap_socket(plain, server_hostname="elsewhere.example.org")
         answering.join()
     assert subject["commonName"] == "coordinator.example.org"
 
 
 def test_a_silo_is_three_lines_and_a_key(tmp_path: Path) -> None:
-    federation = Federation.init(tmp_path / "fed", "127.0.0.1", 8123)
+    federation = FederationFolder.init(tmp_path / "fed", "127.0.0.1", 8123)
     (tmp_path / "patients.csv").write_text("age,outcome\n" + "".join(f"{age},{age % 2}\n" for age in range(20)))
     invitation = federation.folder / "invitation.toml"
-    config, public = node.init(tmp_path / "north", "north", tmp_path / "patients.csv", "outcome", invitation)
+    config, public = init_silo(tmp_path / "north", "north", tmp_path / "patients.csv", "outcome", invitation)
     assert public is not None
     read = SiloConfig.read(config)
     assert (read.check_data().name, read.check_data().quantity) == ("north", 20)
-    assert read.key.stat().st_mode & 0o077 == 0
+    for private in (config, read.key):
+        assert private.stat().st_mode & 0o077 == 0
     federation.admit(public, "north")
     assert federation.admitted == ["north"]
-    line, env = node.command(config)
+    line, env, _ = silo_command(config)
     assert "127.0.0.1:8123" in line
     assert "patients" not in " ".join(line)  # the path of the data is for the silo's own process alone
     assert env["FLWR_TELEMETRY_ENABLED"] == "0"
@@ -172,7 +182,16 @@ def test_a_silo_is_three_lines_and_a_key(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        ('data = "a.csv"', 'must have a line name = "..."'),
+        ('data = "a.csv"', r"silo\.toml`: object missing required field `name`"),
+        ('name = ""\ndata = "a.csv"', r"silo\.toml`: `name` expected `str` of length >= 1"),
+        ('name = "north"\ndata = 3', r"silo\.toml`: `data` expected the name of a file, got 3"),
+        ('name = "north"\ndata = "a.csv"\ndrop = "id"', r"silo\.toml`: `drop` expected `array`, got `str`"),
+        (
+            'name = "north"\ndata = "a.csv"\n[app]\nallow = ["x"]',
+            r"silo\.toml`: `app\.allow\[0\]` expected `str` matching",
+        ),
+        ('name = "north"\ndata = "a.csv"\n[limit]', r"(='limit').*did you mean 'limits'"),
+        ('name = "north"\ndata = "a.csv"\n[limits]\n[floors]', r"both \[limits\] and \[floors\]"),
         ('name = "north"\ndata = "a.csv"\nlabels = "y"', "`silo.toml: setting` \\(='labels'\\).*did you mean 'label'"),
         ("name = ", "cannot be read as a silo config"),
     ],
@@ -197,76 +216,28 @@ def test_processes_end_with_their_children(tmp_path: Path) -> None:
     child = "import signal, time; signal.signal(15, signal.SIG_IGN); print('up', flush=True); time.sleep(99)"
     line = f"[sys.executable, '-c', {child!r}]"
     parent = f"import subprocess, sys; subprocess.Popen({line}, start_new_session=True).wait()"
-    pid = processes.start([sys.executable, "-c", parent], tmp_path / "log", os.environ)
-    since = processes.born(pid)
+    handle = processes.start([sys.executable, "-c", parent], tmp_path / "log", os.environ)
     while "up" not in (tmp_path / "log").read_text():
-        assert processes.born(pid) == since
-    groups = processes.family(pid)
+        assert processes.alive(handle)
+    groups = processes.process_groups(handle.pid)
     assert len(groups) == 2
-    assert not processes.stop(pid, "another start time", grace=1)
-    assert processes.stop(pid, since, grace=1)
-    assert processes.living(groups) == []
-    assert processes.born(pid) is None
+    assert not processes.stop(handle._replace(started=1.0), grace=1)  # the id of another process
+    assert processes.alive(handle)
+    assert processes.stop(handle, grace=1)
+    assert processes.running_groups(groups) == []
+    assert not processes.alive(handle)
 
 
-def test_the_stand_in_starts_the_program_itself_where_nobody_is_warm(tmp_path: Path) -> None:
-    folder = warm.write_script(tmp_path / "bin", str(tmp_path / "nobody"))
-    done = subprocess.run([folder / warm.PROGRAM, "--help"], capture_output=True, text=True, check=True, timeout=120)
+def test_the_script_starts_the_program_itself_where_no_worker_is(tmp_path: Path) -> None:
+    folder = preforked.write_scripts(tmp_path / "bin", str(tmp_path / "nobody"))
+    done = subprocess.run([folder / CLIENT_PROGRAM, "--help"], capture_output=True, text=True, check=True, timeout=120)
     assert "flwr-clientapp" in done.stdout
     assert "--token" in done.stdout
-
-
-def test_a_silo_that_is_back_too_early_asks_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The SuperLink takes a killed silo to be there until it misses its heartbeats, and refuses it so long."""
-    import httpx
-
-    from fedcollab.flower import supernode
-
-    monkeypatch.setattr(supernode, "AGAIN", 0.0)
-    answers = [412, 412, 200, 401]
-
-    def activate(address: str) -> str:
-        status = answers.pop(0)
-        httpx.Response(status, request=httpx.Request("POST", address)).raise_for_status()
-        return address
-
-    assert supernode.patient(activate)("http://here") == "http://here"
-    with pytest.raises(httpx.HTTPStatusError, match="401"):
-        supernode.patient(activate)("http://here")  # a stranger is refused once and for all
-    assert answers == []
-
-
-def test_a_reply_broken_off_is_given_up_at_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The silo died while it sent: Flower's own grid, with a SuperLink that has the reply's name but not its bytes."""
-    from flwr.proto.message_pb2 import Message, Metadata, ObjectTree, PullObjectResponse
-    from flwr.proto.runtime_pb2 import PullAppMessagesResponse
-    from flwr.superlink.grid import HttpGrid
-
-    from fedcollab.flower.grid import SILENT, uploads_until
-
-    class Link:
-        PullMessages = staticmethod(
-            lambda _: PullAppMessagesResponse(
-                messages_list=[Message(metadata=Metadata(message_id="reply", reply_to_message_id="asked"))],
-                message_object_trees=[ObjectTree(object_id="reply")],
-            )
-        )
-        PullObject = staticmethod(lambda _: PullObjectResponse(object_found=True, object_available=False))
-
-    grid = HttpGrid(token="any", insecure=True)
-    monkeypatch.setattr(HttpGrid, "_runtime_client", Link)
-    monkeypatch.setattr(grid, "_run", SimpleNamespace(run_id=1))
-    with uploads_until(grid, time.monotonic()):
-        (reply,) = grid.pull_messages(["asked"])
-    assert reply.metadata.reply_to_message_id == "asked"
-    assert reply.error.code in SILENT
 
 
 def test_a_reply_broken_off_does_not_silence_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """West's upload never ends, and blocks; the others answer meanwhile, and are heard before the deadline."""
     from flwr.app import Message as FlowerMessage
-
-    from fedcollab.flower.grid import Exchange
 
     for name in ("_run_id", "_node_id", "_task_id"):  # as in a ServerApp that runs
         monkeypatch.setattr(f"flwr.supercore.task_identity.TaskIdentity.{name}", 1)
@@ -307,3 +278,173 @@ def test_a_reply_broken_off_does_not_silence_the_others(monkeypatch: pytest.Monk
         del module.pull_objects
     assert set(returned.contents) == {"east", "north"}
     assert set(returned.silent) == {"west"}
+
+
+def test_every_file_that_a_silo_writes_is_private(tmp_path: Path) -> None:
+    """Also where the administrator's umask would let everyone read them."""
+    before = os.umask(0)
+    try:
+        federation = FederationFolder.init(tmp_path / "fed", "127.0.0.1", 8123)
+        invitation = federation.folder / "invitation.toml"
+        config, _ = init_silo(tmp_path / "north", "north", tmp_path / "a.csv", "outcome", invitation)
+        silo_command(config)
+        state = StateStore(SiloConfig.read(config).state)
+        state["train"] = {"round": 1}
+        state.key()
+        state.commit()
+    finally:
+        os.umask(before)
+    written = [path for path in (tmp_path / "north").rglob("*") if path.is_file()]
+    assert {"silo.toml", "north.key", "silo.key", "train.safetensors", CLIENT_PROGRAM} <= {p.name for p in written}
+    assert [path for path in written if path.stat().st_mode & 0o077] == []
+
+
+def test_programs_that_would_run_an_app_unchecked_are_refused(tmp_path: Path) -> None:
+    folder = preforked.write_scripts(tmp_path / "bin", str(tmp_path / "nobody"))
+    for name in OTHER_PROGRAMS:
+        done = subprocess.run([folder / name, "--token", "x"], capture_output=True, text=True, check=False, timeout=60)
+        assert done.returncode == 1
+        assert done.stderr == f"fedcollab: a run that starts {name} was refused; silos run client apps only\n"
+
+
+WORKER = """
+import os, sys
+from pathlib import Path
+from fedcollab.flower.silo import preforked
+
+folder, worker = Path(sys.argv[1]), os.getpid()
+
+def program():
+    with (folder / "ran").open("a") as file:
+        print(os.getppid() == worker, *sys.argv, file=file)
+
+preforked.PRELOADED = ()
+preforked.check_before_install = lambda check: None
+preforked.load_program = lambda name: program
+sys.argv = ["worker", str(folder / "socket")]
+preforked.main()
+"""
+STARTER = "import subprocess, sys; print(subprocess.Popen(sys.argv[1:]).pid, flush=True); sys.stdin.read()"
+
+
+def test_a_worker_forks_for_every_script_and_ends_with_its_parent(tmp_path: Path) -> None:
+    """In place of Flower's program, one that writes its arguments: it must run in a child of the worker's."""
+    folder = preforked.write_scripts(tmp_path / "bin", str(tmp_path / "socket"), program="no_such_module")
+    line = [sys.executable, "-c", STARTER, sys.executable, "-c", WORKER, str(tmp_path)]
+    with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as starter:
+        pid = int(starter.stdout.readline())
+        while not (tmp_path / "socket").exists():
+            assert processes.start_time(pid) is not None
+        for number in ("1", "2"):
+            subprocess.run([folder / CLIENT_PROGRAM, "--token", number], check=True, timeout=60)
+        while not (tmp_path / "ran").exists() or (tmp_path / "ran").read_text().count("\n") < 2:
+            assert processes.start_time(pid) is not None
+    ran = sorted((tmp_path / "ran").read_text().splitlines())
+    assert ran == [f"True {CLIENT_PROGRAM} --token {number}" for number in ("1", "2")]
+    while processes.start_time(pid) is not None:
+        time.sleep(0.05)
+    assert not (tmp_path / "socket").exists()
+
+
+def test_a_worker_has_imported_all_that_reads_and_trains() -> None:
+    """In a process of its own: each of these would cost every message seconds."""
+    code = "import sys; from importlib import import_module; from fedcollab.flower.silo import preforked\n"
+    code += "for module in preforked.PRELOADED: import_module(module)\n"
+    code += "print(*sorted({'flwr', 'torch', 'pandas', 'fedcollab.training.client'} - set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=300)
+    assert done.stdout.split() == []
+
+
+def test_the_limits_table_is_read_under_its_old_name_too(tmp_path: Path) -> None:
+    for table in ("limits", "floors"):
+        (tmp_path / "silo.toml").write_text(f'name = "a"\ndata = "a.csv"\n[{table}]\nmin_samples = 20\n')
+        assert SiloConfig.read(tmp_path / "silo.toml").limits == {"min_samples": 20}
+
+
+def test_the_paths_in_a_config_are_relative_to_it(tmp_path: Path) -> None:
+    (tmp_path / "silo.toml").write_text('name = "a"\ndata = "b.csv"\ntest = "/c.csv"\ninvitation = "../d.toml"')
+    read = SiloConfig.read(tmp_path / "silo.toml")
+    assert (read.data, read.test) == (tmp_path / "b.csv", Path("/c.csv"))
+    assert (read.invitation, read.key, read.state) == (
+        tmp_path / "../d.toml",
+        tmp_path / "a.key",
+        tmp_path / "state",
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("port = 70000", r"federation\.toml`: `port` expected `int` <= 65535"),
+        ("deadline = 0", r"federation\.toml`: `deadline` expected `float` > 0"),
+        ("quorum = 2", r"federation\.toml`: `quorum` expected `float` <= 1"),
+        ('secure = "yes"', r"federation\.toml`: `secure` expected `bool`, got `str`"),
+        ("qourum = 1", r"`federation\.toml: setting` \(='qourum'\).*did you mean 'quorum'"),
+    ],
+)
+def test_a_wrong_federation_is_one_line(tmp_path: Path, line: str, complaint: str) -> None:
+    made = FederationFolder.init(tmp_path / "fed", "127.0.0.1", 8123, secure=False)
+    assert FederationFolder.read(made.folder) == made
+    path = made.folder / "federation.toml"
+    kept = [each for each in path.read_text().splitlines() if each.split()[0] != line.split()[0]]
+    path.write_text("\n".join([*kept, line]))
+    with pytest.raises(InputError, match=complaint):
+        FederationFolder.read(made.folder)
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ('certificate = "x"', r"invitation\.toml`: object missing required field `address`"),
+        ('address = "here:1"', r"invitation\.toml` lacks `certificate`"),
+        ('address = "here:1"\ninsecure = 1', r"invitation\.toml`: `insecure` expected `bool`, got `int`"),
+    ],
+)
+def test_a_wrong_invitation_is_one_line(tmp_path: Path, content: str, complaint: str) -> None:
+    (tmp_path / "invitation.toml").write_text(content)
+    with pytest.raises(InputError, match=complaint):
+        Invitation.read(tmp_path / "invitation.toml")
+
+
+def test_a_federation_made_by_an_older_fedcollab_gets_the_new_app(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = FederationFolder.init(tmp_path / "fed", "127.0.0.1", 8123)
+    app = made.folder / "app" / "pyproject.toml"
+    app.write_text("an old app")
+    monkeypatch.setattr(FederationFolder, "running", True)
+    monkeypatch.setattr(FederationFolder, "flwr", lambda *_: [{"run-id": 7}])
+    assert made.run("note") == "7"
+    assert app.read_text() == APP
+
+
+def test_only_a_program_that_has_read_the_note_can_connect(tmp_path: Path) -> None:
+    def call(key: bytes | None) -> None:
+        note = json.loads(next(tmp_path.iterdir()).read_text())
+        assert next(tmp_path.iterdir()).stat().st_mode & 0o077 == 0
+        try:
+            with Client(note["address"], "AF_UNIX", authkey=key or bytes.fromhex(note["key"])) as connection:
+                Channel(connection).send({"hello": 1}, {"north": b"x"})
+        except (AuthenticationError, EOFError):
+            pass
+
+    for key in (None, b"another key"):
+        calling = threading.Thread(target=call, args=(key,))
+        if key is None:
+            with relay.listen(tmp_path, lambda _: calling.start()) as channel:  # noqa: B023
+                assert channel.receive(timeout=30) == ({"hello": 1}, {"north": b"x"})
+        else:
+            with (
+                pytest.raises(InputError, match="another program than the Flower run"),
+                relay.listen(tmp_path, lambda _: calling.start()),  # noqa: B023
+            ):
+                pass
+        calling.join()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_that_does_not_start_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relay, "START", 0.05)
+    with pytest.raises(InputError, match="has not started"), relay.listen(tmp_path, lambda _: None):
+        pass
+    assert list(tmp_path.iterdir()) == []

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
+from fedcollab import flower
 from fedcollab.cli import options
 
 LATER = {"demo": "fedcollab.cli.federation_demo:demo"}
@@ -36,19 +38,13 @@ def federation() -> None:
 @_json
 def init(folder: Path, host: str, port: int, insecure: bool, as_json: bool) -> None:
     """Make a federation's folder: the Flower app, certificates, and an invitation for the silos."""
-    from fedcollab.flower.federation import Federation
-
-    made = Federation.init(folder, host, port, secure=not insecure)
-    if as_json:
-        options.print_json(
-            {"folder": str(folder), "invitation": str(folder / "invitation.toml"), "secure": made.secure}
-        )
-        return
-    click.echo(f"Made {folder}/ (see its README.md)")
-    click.echo(f"Send {folder / 'invitation.toml'} to the silos; nothing in it is secret.")
+    made = flower.FederationFolder.init(folder, host, port, secure=not insecure)
+    invitation = str(folder / "invitation.toml")
+    lines = [f"Made {folder}/ (see its README.md)", f"Send {invitation} to the silos; nothing in it is secret."]
     if made.secure:
-        click.echo(f"They send back a public key each:  fedcollab federation admit {folder} NAME.pub")
-    click.echo(f"Then:  fedcollab federation start {folder}")
+        lines += [f"They send back a public key each:  fedcollab federation admit {folder} NAME.pub"]
+    lines += [f"Then:  fedcollab federation start {folder}"]
+    _print({"folder": str(folder), "invitation": invitation, "secure": made.secure}, lines, as_json)
 
 
 @federation.command(epilog="Example:  fedcollab federation admit hospitals north.pub")
@@ -58,11 +54,9 @@ def init(folder: Path, host: str, port: int, insecure: bool, as_json: bool) -> N
 @_json
 def admit(folder: Path, key: Path, name: str | None, as_json: bool) -> None:
     """Let a silo in, by its public key. Check with its administrator that the key is theirs."""
-    from fedcollab.flower.federation import Federation
-
     name = name or key.stem
-    Federation.read(folder).admit(key, name)
-    options.print_json({"admitted": name}) if as_json else click.echo(f"`{name}` is admitted.")
+    flower.FederationFolder.read(folder).admit(key, name)
+    _print({"admitted": name}, [f"`{name}` is admitted."], as_json)
 
 
 @federation.command(epilog="Example:  fedcollab federation start hospitals")
@@ -70,32 +64,24 @@ def admit(folder: Path, key: Path, name: str | None, as_json: bool) -> None:
 @_json
 def start(folder: Path, as_json: bool) -> None:
     """Start Flower's SuperLink in the background; silos can connect."""
-    from fedcollab.flower.federation import Federation
-
-    opened = Federation.read(folder)
+    opened = flower.FederationFolder.read(folder)
     opened.start()
-    if as_json:
-        options.print_json({"running": True, "address": f"{opened.host}:{opened.port}"})
-        return
-    click.echo(f"`{opened.name}` runs at {opened.host}:{opened.port}; log: {folder / 'superlink.log'}")
-    click.echo(f"Who is there:  fedcollab federation status {folder}")
+    address = f"{opened.host}:{opened.port}"
+    lines = [f"`{opened.name}` runs at {address}; log: {folder / 'superlink.log'}"]
+    lines += [f"Who is connected:  fedcollab federation status {folder}"]
+    _print({"running": True, "address": address}, lines, as_json)
 
 
 @federation.command(epilog="Example:  fedcollab federation status hospitals --json")
 @_folder
 @_json
 def status(folder: Path, as_json: bool) -> None:
-    """Whether it runs, and which silos are connected."""
-    from fedcollab.flower.federation import Federation
-
-    found = Federation.read(folder).status()
-    if as_json:
-        options.print_json(found)
-        return
+    """Show whether it runs, and which silos are connected."""
+    found = flower.FederationFolder.read(folder).status()
     secure = "TLS, authenticated silos" if found["secure"] else "INSECURE"
-    click.echo(f"{found['name']}  {found['address']}  {secure}  {'running' if found['running'] else 'stopped'}")
-    for name, state in sorted(found["silos"].items()):
-        click.echo(f"  {name:<20} {state}")
+    lines = [f"{found['name']}  {found['address']}  {secure}  {'running' if found['running'] else 'stopped'}"]
+    lines += [f"  {name:<20} {state}" for name, state in sorted(found["silos"].items())]
+    _print(found, lines, as_json)
 
 
 @federation.command(epilog="Example:  fedcollab federation stop hospitals")
@@ -103,10 +89,10 @@ def status(folder: Path, as_json: bool) -> None:
 @_json
 def stop(folder: Path, as_json: bool) -> None:
     """Stop the SuperLink and all that it started; silos keep waiting for it to come back."""
-    from fedcollab.flower.federation import Federation
+    stopped = flower.FederationFolder.read(folder).stop()
+    _print({"stopped": stopped}, ["Stopped." if stopped else "It was not running."], as_json)
 
-    stopped = Federation.read(folder).stop()
-    if as_json:
-        options.print_json({"stopped": stopped})
-    else:
-        click.echo("Stopped." if stopped else "It was not running.")
+
+def _print(content: dict[str, Any], lines: list[str], as_json: bool) -> None:
+    """Print what a command did: as JSON for programs, or as lines for people."""
+    options.print_json(content) if as_json else click.echo("\n".join(lines))

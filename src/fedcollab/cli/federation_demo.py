@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fedcollab import flower
 from fedcollab.errors import InputError
 
 if TYPE_CHECKING:
@@ -51,8 +52,7 @@ def demo(out: Path, rounds: int, seed: int) -> None:
         for name in names:
             _show(f"fedcollab silo start silos/{name}/silo.toml &")
             line = [*PROGRAM, "silo", "start", str((out / "silos" / name / "silo.toml").absolute())]
-            pid = processes.start(line, out / "silos" / name / "log", os.environ)
-            started.append((pid, processes.born(pid)))
+            started.append(processes.start(line, out / "silos" / name / "log", os.environ))
         _say("Who should train with whom? The silos' data stay where they are.")
         _run(out, "estimate", "--on", "federation", "--seed", str(seed), "-o", "distances.json")
         _run(out, "solve", "distances.json", "--C", "10", "-o", "collaboration.json")
@@ -65,8 +65,8 @@ def demo(out: Path, rounds: int, seed: int) -> None:
     finally:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # another Ctrl-C must not leave processes behind
         _run(out, "federation", "stop", "federation", check=False)
-        for pid, since in started:
-            processes.stop(pid, since, grace=3)
+        for handle in started:
+            processes.stop(handle, grace=3)
     click.echo(f"\nReport: {out / 'report.html'}    what each silo kept: {out / 'silos'}/NAME/state")
 
 
@@ -132,8 +132,6 @@ def _clear(out: Path) -> None:
     import shutil
 
     if (out / "federation" / "federation.toml").exists():
-        from fedcollab.flower.federation import Federation
-
-        Federation.read(out / "federation").stop()
+        flower.FederationFolder.read(out / "federation").stop()
         shutil.rmtree(out)
     out.mkdir(parents=True, exist_ok=True)

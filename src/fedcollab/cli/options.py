@@ -164,7 +164,7 @@ def open_source(
         raise InputError("give either --on FOLDER or clients; with --on, data, label and columns are each silo's own")
     if find_spec("flwr") is None:
         raise InputError("`--on` needs Flower: pip install 'fedcollab[flower]'")
-    with flower.connect(on, names=names, journal=journal) as runtime:
+    with flower.connect_federation(on, names=names, journal=journal) as runtime:
         yield runtime, {}
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from fedcollab import flower
 from fedcollab.cli import options
 
 #: commands of this group in files of their own: name -> module:attribute
@@ -34,9 +35,7 @@ def silo() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output, for programs.")
 def init(name: str, data: Path, label: str | None, invitation: Path | None, folder: Path, as_json: bool) -> None:
     """Write silo.toml and make this silo's key pair."""
-    from fedcollab.flower import node
-
-    config, public = node.init(folder, name, data, label, invitation)
+    config, public = flower.init_silo(folder, name, data, label, invitation)
     if as_json:
         options.print_json({"config": str(config), "public_key": None if public is None else str(public)})
         return
@@ -50,9 +49,6 @@ def init(name: str, data: Path, label: str | None, invitation: Path | None, fold
 @click.argument("config", type=click.Path(path_type=Path), default=Path("silo.toml"))
 def start(config: Path) -> None:
     """Connect to the coordinator and answer its messages, until interrupted."""
-    from fedcollab.flower import node
-    from fedcollab.flower.config import SiloConfig
-
-    data = SiloConfig.read(config).check_data()
+    data = flower.SiloConfig.read(config).check_data()
     click.echo(f"{data!r} takes part; Ctrl-C ends it.", err=True)
-    node.start(config)
+    flower.start_silo(config)

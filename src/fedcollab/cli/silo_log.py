@@ -5,9 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
+from rich.markup import escape
+from rich.table import Table
 
+from fedcollab import flower
 from fedcollab.cli import options
 from fedcollab.errors import InputError
+from fedcollab.report.facts import bytes_words
+from fedcollab.report.terminal import console
+from fedcollab.silo.audit import FILE, Audit
 
 
 @click.command(
@@ -27,8 +33,6 @@ def log(config: Path, last: int, verify: bool, head: str | None, as_json: bool) 
     CONFIG is silo.toml, or the log file itself. With --verify the last line's hash is printed: noted down, or given to
     a partner, it proves later that nothing was cut off.
     """
-    from fedcollab.silo.audit import Audit
-
     if head is not None and not verify:
         raise InputError("`--head` goes with --verify")
     audit = Audit(_file(config))
@@ -52,23 +56,12 @@ def log(config: Path, last: int, verify: bool, head: str | None, as_json: bool) 
 
 
 def _file(config: Path) -> Path:
-    """The log of a silo: beside its state."""
-    from fedcollab.silo.audit import FILE
-
-    if config.suffix == ".jsonl":
-        return config
-    from fedcollab.flower.config import SiloConfig
-
-    return SiloConfig.read(config).state / FILE
+    """Return the log of a silo, given its config or the log itself."""
+    return config if config.suffix == ".jsonl" else flower.SiloConfig.read(config).state / FILE
 
 
 def _show(entries: list[dict[str, object]], total: int) -> None:
-    from rich.markup import escape
-    from rich.table import Table
-
-    from fedcollab.report.facts import bytes_words
-    from fedcollab.report.terminal import console
-
+    """Print entries of the log as a table."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("time (UTC)", "run", "what", "received", "sent"):
         table.add_column(heading, justify="right" if heading in ("received", "sent") else "left")

@@ -1,71 +1,142 @@
-"""What a Flower message carries: one array of bytes (a packed message) and who it is for, or why there is no reply."""
+"""What a Flower message carries: one array of bytes (a packed message) and who it is for, or why there is no reply.
+
+Both directions carry the protocol version, which is looked at before anything else (see `protocol.py`).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
 from fedcollab.errors import InputError
+from fedcollab.flower.protocol import PROTOCOL, UNVERSIONED, check_protocol
 
-_BYTES, _ABOUT = "content", "about"
+_BYTES, _ABOUT, _VERSION = "content", "about", "protocol"
 
 
 @dataclass(frozen=True)
 class Envelope:
-    """A message for a silo; `call` names the call that it is part of, the same for every silo."""
+    """A message from the coordinator to a silo.
+
+    Attributes
+    ----------
+    action : str
+        The name of the action that the silo is to carry out.
+    name : str
+        The name of the silo.
+    call : str
+        The call that the message is part of, the same for every silo.
+    content : bytes
+        The packed message.
+    protocol : int
+        The coordinator's protocol version.
+    """
 
     action: str
     name: str
     call: str
     content: bytes
+    protocol: int = PROTOCOL
 
     def records(self) -> RecordDict:
-        """As Flower sends it."""
-        about = ConfigRecord({"action": self.action, "name": self.name, "call": self.call})
+        """Return the envelope as Flower's records."""
+        about = ConfigRecord({"action": self.action, "name": self.name, "call": self.call, _VERSION: self.protocol})
         return RecordDict({_BYTES: _array(self.content), _ABOUT: about})
 
     @classmethod
     def open(cls, records: RecordDict) -> Envelope:
-        """What was sent; anything else is one clear line."""
+        """Read at a silo what a coordinator sent.
+
+        Parameters
+        ----------
+        records : RecordDict
+            Flower's records.
+
+        Returns
+        -------
+        Envelope
+            The envelope.
+
+        Raises
+        ------
+        InputError
+            If the coordinator has another protocol version, or parts are missing.
+        """
         try:
             about = records[_ABOUT]
-            fields = {key: str(about[key]) for key in ("action", "name", "call")}
-            return cls(**fields, content=_bytes(records))
+            check_protocol(coordinator=_version(about), silo=PROTOCOL)
+            return cls(str(about["action"]), str(about["name"]), str(about["call"]), _bytes(records))
         except KeyError as error:
-            raise InputError(f"a message without {error} came in; the coordinator's version may be another") from None
+            raise InputError(f"a message without {error} was received") from None
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A silo's answer: the reply, or why there is none."""
+    """A silo's answer.
+
+    Attributes
+    ----------
+    name : str
+        The name of the silo.
+    content : bytes
+        The packed reply.
+    error : str
+        Why there is no reply; empty if there is one.
+    protocol : int
+        The silo's protocol version.
+    """
 
     name: str
     content: bytes = b""
     error: str = ""
+    protocol: int = PROTOCOL
 
     def records(self) -> RecordDict:
-        """As Flower sends it."""
-        about = ConfigRecord({"name": self.name, "error": self.error})
+        """Return the answer as Flower's records."""
+        about = ConfigRecord({"name": self.name, "error": self.error, _VERSION: self.protocol})
         return RecordDict({_ABOUT: about, **({} if self.error else {_BYTES: _array(self.content)})})
 
     @classmethod
     def open(cls, records: RecordDict) -> Answer:
-        """What came back; garbage counts as no answer."""
+        """Read at the coordinator what a silo sent.
+
+        Parameters
+        ----------
+        records : RecordDict
+            Flower's records.
+
+        Returns
+        -------
+        Answer
+            The answer; with an `error` if the silo has another protocol version, or parts are missing.
+        """
         try:
             about = records[_ABOUT]
+            check_protocol(coordinator=PROTOCOL, silo=_version(about))
             error = str(about["error"])
             return cls(str(about["name"]), b"" if error else _bytes(records), error)
         except KeyError as error:
             return cls("", error=f"the reply lacks {error}")
+        except InputError as error:
+            return cls("", error=str(error))
+
+
+def _version(about: Mapping[str, Any]) -> int:
+    """Return the sender's protocol version; anything but an integer counts as none."""
+    version = about.get(_VERSION)
+    return version if isinstance(version, int) else UNVERSIONED
 
 
 def _array(content: bytes) -> ArrayRecord:
-    """Bytes as one array: Flower cuts it into chunks by itself."""
+    """Return bytes as one array, which Flower cuts into chunks by itself."""
     return ArrayRecord({_BYTES: Array(dtype="uint8", shape=(len(content),), stype="safetensors", data=content)})
 
 
 def _bytes(records: RecordDict) -> bytes:
+    """Return the bytes that `_array` packed; KeyError where they are missing."""
     record = records[_BYTES]
     if not isinstance(record, ArrayRecord):
         raise KeyError(_BYTES)

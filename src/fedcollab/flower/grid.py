@@ -7,29 +7,22 @@ Error replies come from the SuperLink, not from the silo: they are told apart by
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping
 from uuid import uuid4
 
+from flwr.app import Error, MessageType
 from flwr.app import Message as FlowerMessage
-from flwr.app import MessageType
 from flwr.serverapp import Grid
 
 from fedcollab.errors import InputError
+from fedcollab.flower.compat import input_error_text, limit_uploads
 from fedcollab.flower.envelope import Answer, Envelope
+from fedcollab.flower.protocol import CLIENT_APP, HELLO, PROTOCOL, UNVERSIONED, version_difference
+from fedcollab.flower.remote import DEADLINE, PATIENCE, Found, RemoteRuntime, Returned
 from fedcollab.wire.absence import Policy
-from fedcollab.wire.message import Message, pack, receive
-from fedcollab.wire.runtime import Runtime
 
-DEADLINE = 600.0  # seconds for one call, from sending the first message to the last reply
-PATIENCE = 120.0  # seconds for the silos to be there
 POLL = 0.3
-SHARE = 0.75  # of what is left of the deadline that a reply may take to come in once it was announced
-HELLO = "hello"
 LATE = "no answer in {:.0f} s"
 
 #: Flower's errors that mean that a silo did not answer; any other is the silo's failure
@@ -38,29 +31,29 @@ SILENT = {3: LATE, 5: "it is not connected any more"}
 Nodes = dict[str, int]
 
 
-@dataclass(frozen=True)
-class Returned:
-    """What came back, by name: contents; of who did not answer, why; of who answered that it cannot, why."""
+class Flower(RemoteRuntime):
+    """The silos behind a Grid, as a runtime for use inside a ServerApp.
 
-    contents: dict[str, bytes]
-    silent: dict[str, str]
-    failed: dict[str, str]
+    Parameters
+    ----------
+    grid : flwr.serverapp.Grid
+        Flower's grid.
+    names : iterable of str, optional
+        The silos to work with; default: those that are connected now.
+    deadline : float
+        Seconds for one call; who has not answered by then is absent.
+    patience : float
+        Seconds to wait for the named silos to connect; who has not by then is left out, if a quorum has.
+    policy : Policy, optional
+        How often to ask again, and how many answers are enough.
 
-    def messages(self) -> dict[str, Message]:
-        """As replies: a failure is one that says so (see `runtime.absence`)."""
-        failed: dict[str, Message] = {name: {"error": why} for name, why in self.failed.items()}
-        return {name: receive(content) for name, content in self.contents.items()} | failed
-
-
-class Flower(Runtime):
-    """The silos behind a Grid.
-
-    names      the silos to work with; None: those that are connected now
-    deadline   seconds for one call; who has not answered by then is absent
-    patience   seconds to wait for the named silos to connect; who has not by then is left out, if a quorum has
+    Raises
+    ------
+    InputError
+        If fewer than two silos are connected, or two have the same name.
+    Paused
+        If fewer of the named silos are connected than the policy's quorum.
     """
-
-    few_rounds = models_stay = lasting = True
 
     def __init__(
         self,
@@ -73,61 +66,77 @@ class Flower(Runtime):
     ) -> None:
         self.exchange = Exchange(grid, deadline)
         wanted = None if names is None else set(names)
-        found = self.exchange.find(wanted, patience)
-        super().__init__(wanted or found, policy or Policy(deadline=deadline))
-        if len(found) < 2:
-            raise InputError(f"{len(found)} silo(s) are connected; at least 2 are needed")
-        self.begin_without({name: f"not connected in {patience:.0f} s" for name in self.names if name not in found})
+        super().__init__(wanted, self.exchange.find(wanted, patience), patience, policy or Policy(deadline=deadline))
 
-    def _call(self, action: str, messages: dict[str, Message]) -> dict[str, Message]:
-        sent = {name: pack(message) for name, message in messages.items()}
-        returned = self.exchange(action, sent)
-        self.absent = returned.silent
-        return returned.messages()
+    def _exchange(self, action: str, sent: dict[str, bytes]) -> Returned:
+        return self.exchange(action, sent)
 
 
 class Exchange:
-    """Bytes to silos and back, by name."""
+    """Bytes to silos and back over a Grid, by name of the silo.
+
+    Parameters
+    ----------
+    grid : flwr.serverapp.Grid
+        Flower's grid.
+    deadline : float
+        Seconds for one call.
+
+    Attributes
+    ----------
+    nodes : dict
+        Flower's node ids of the silos that were found, by name.
+    refused : dict
+        Why nodes without a name were left out, by node id.
+    """
 
     def __init__(self, grid: Grid, deadline: float = DEADLINE) -> None:
         self.grid, self.deadline = grid, deadline
         self.nodes: Nodes = {}
+        self.refused: dict[int, str] = {}
         self._session, self._calls = uuid4().hex, 0
 
-    def find(self, names: Collection[str] | None, patience: float) -> list[str]:
-        """The silos that are there: with `names`, those of these that connect in time; else all that are connected."""
+    def find(self, names: Collection[str] | None, patience: float) -> Found:
+        """Wait for silos to connect.
+
+        Parameters
+        ----------
+        names : collection of str or None
+            The silos to wait for; None: any two.
+        patience : float
+            Seconds to wait.
+
+        Returns
+        -------
+        Found
+            The silos that are connected: those of `names`, or all.
+        """
         end = time.monotonic() + patience
         while True:
             self.nodes = self._connected()
-            missing = [] if names is None else sorted(set(names) - self.nodes.keys())
-            if not missing and (names is not None or len(self.nodes) > 1):
-                break
-            if time.monotonic() > end:
-                break
+            complete = len(self.nodes) > 1 if names is None else set(names) <= self.nodes.keys()
+            if complete or time.monotonic() > end:
+                found = self.nodes.keys() if names is None else set(names) & self.nodes.keys()
+                return Found(sorted(found), list(self.refused.values()))
             time.sleep(POLL)
-        return sorted(self.nodes if names is None else set(names) & self.nodes.keys())
 
     def __call__(self, action: str, sent: Mapping[str, bytes]) -> Returned:
-        """One round."""
+        """Carry one packed message to each named silo and wait for the answers, until the deadline."""
         self._calls += 1
         call = f"{self._session}-{self._calls}"
-        messages = {
-            name: FlowerMessage(
-                Envelope(action, name, call, content).records(),
-                dst_node_id=self.nodes[name],
-                message_type=MessageType.QUERY,
-                ttl=self.deadline,
-                group_id=str(self._calls),
-            )
-            for name, content in sent.items()
-        }
-        answers, silent = self._carry(messages)
+        envelopes = {name: Envelope(action, name, call, content) for name, content in sent.items()}
+        answers, silent = self._carry({name: self._message(self.nodes[name], envelopes[name]) for name in sent})
         failed = {name: answer.error for name, answer in answers.items() if answer.error}
         for name, answer in answers.items():
             if not answer.error and answer.name != name:
-                failed[name] = f"the silo calls itself `{answer.name}`"
+                failed[name] = f"the silo's own config names it `{answer.name}`"
         contents = {name: answers[name].content for name in sent if name in answers and name not in failed}
         return Returned(contents, silent, failed)
+
+    def _message(self, node: int, envelope: Envelope) -> FlowerMessage:
+        """Return an envelope as a Flower message to a node; Flower shows the call's number as the round."""
+        group = str(self._calls)
+        return FlowerMessage(envelope.records(), node, MessageType.QUERY, ttl=self.deadline, group_id=group)
 
     def _carry(self, messages: dict[str, FlowerMessage]) -> tuple[dict[str, Answer], dict[str, str]]:
         """Push all, then pull until everyone has answered or the deadline is over; and who did not, with the reason."""
@@ -143,7 +152,7 @@ class Exchange:
                 silent[name] = "not connected"
         while waiting:
             late = time.monotonic() >= end  # one last look: a reply broken off may have kept the others waiting
-            with uploads_until(self.grid, end):
+            with limit_uploads(self.grid, end):
                 replies = list(self.grid.pull_messages(list(waiting)))
             for reply in replies:
                 name = waiting.pop(reply.metadata.reply_to_message_id)
@@ -152,8 +161,7 @@ class Exchange:
                 elif reply.error.code in SILENT:
                     silent[name] = SILENT[reply.error.code].format(self.deadline)
                 else:
-                    reason = " ".join(str(reply.error.reason).split())[:300]
-                    answers[name] = Answer(name, error=f"Flower's error {reply.error.code}: {reason}")
+                    answers[name] = Answer(name, error=_failure(reply.error))
             if late:
                 break
             if waiting:
@@ -161,12 +169,12 @@ class Exchange:
         return answers, silent | dict.fromkeys(waiting.values(), LATE.format(self.deadline))
 
     def _connected(self) -> Nodes:
-        """Names of the nodes that are there; those without one are asked."""
+        """Return the connected nodes by name; those without one are asked for it, and left out if they refuse."""
         known = {node: name for name, node in self.nodes.items()}
         there = {node.node_id: node.name or known.get(node.node_id, "") for node in self.grid.get_nodes()}
-        nameless = [node for node, name in there.items() if not name]
+        nameless = [node for node, name in there.items() if not name and node not in self.refused]
         if nameless:
-            there |= self._ask(nameless)
+            there |= self._ask_names(nameless)
         found: Nodes = {}
         for node, name in sorted(there.items()):
             if name in found:
@@ -175,32 +183,17 @@ class Exchange:
                 found[name] = node
         return found
 
-    def _ask(self, nodes: list[int]) -> dict[int, str]:
-        """What nodes call themselves."""
-        hello = Envelope(HELLO, "", "", b"").records()
-        asked = {str(node): FlowerMessage(hello, node, MessageType.QUERY, ttl=self.deadline) for node in nodes}
-        return {int(node): answer.name for node, answer in self._carry(asked)[0].items() if not answer.error}
+    def _ask_names(self, nodes: list[int]) -> dict[int, str]:
+        """Return what nodes are called in their own configs; why others gave no name is kept in `refused`."""
+        hello = Envelope(HELLO, "", "", b"")
+        answers, _ = self._carry({str(node): self._message(node, hello) for node in nodes})
+        self.refused |= {int(node): answer.error for node, answer in answers.items() if answer.error}
+        return {int(node): answer.name for node, answer in answers.items() if not answer.error}
 
 
-@contextmanager
-def uploads_until(grid: Grid, end: float) -> Iterator[None]:
-    """Within the block, a reply of which a part never comes is given up before `end` (of `time.monotonic`).
-
-    Flower takes one reply after the other, so that time is left for those that came in while it waited.
-
-    A silo that dies while it sends has announced its reply; Flower 1.41 then waits two hours for the rest of it.
-    """
-    module: Any = sys.modules[type(grid).__module__]
-    pull = getattr(module, "pull_objects", None)
-    if pull is None:  # a grid in memory: a reply is there, or it is not
-        yield
-        return
-
-    def bounded(*arguments: Any, **options: Any) -> Any:
-        return pull(*arguments, **options, max_time=max(1.0, SHARE * (end - time.monotonic())))
-
-    module.pull_objects = bounded
-    try:
-        yield
-    finally:
-        module.pull_objects = pull
+def _failure(error: Error) -> str:
+    """Return one line for an error that Flower reports of a silo's process."""
+    reason = " ".join(str(error.reason).split())
+    if CLIENT_APP in reason:  # a silo without versions refuses the app for its component's name, which is new to it
+        return version_difference(coordinator=PROTOCOL, silo=UNVERSIONED)
+    return input_error_text(reason) or f"Flower's error {error.code}: {reason[:300]}"

@@ -1,4 +1,4 @@
-"""Flower's programs as processes: each a group of its own, known by id and start time, ended with all children."""
+"""Flower's programs as processes: each a group of its own, known by id and start time, ended with all descendants."""
 
 from __future__ import annotations
 
@@ -11,16 +11,49 @@ import sys
 import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
+
+import psutil
 
 from fedcollab.errors import InputError
 
-_started: dict[int, subprocess.Popen[bytes]] = {}  # kept so that they can be reaped
-PROC = Path("/proc/self/stat").exists()  # Linux; elsewhere `ps` is asked
+_children: dict[int, subprocess.Popen[bytes]] = {}  # kept so that they can be reaped
 GRACE = 8.0  # seconds between asking a group to end and ending it
 
 
+class ProcessHandle(NamedTuple):
+    """A process by its id and its start time: an id alone may have passed to another process.
+
+    Attributes
+    ----------
+    pid : int
+        The process id.
+    started : float or None
+        What `start_time` returns for it.
+    """
+
+    pid: int
+    started: float | None
+
+
 def program(name: str) -> str:
-    """One of Flower's programs, from the environment that this Python runs in."""
+    """Find one of Flower's programs.
+
+    Parameters
+    ----------
+    name : str
+        The name of the command.
+
+    Returns
+    -------
+    str
+        Its path in the environment that this Python runs in.
+
+    Raises
+    ------
+    InputError
+        If it is not installed.
+    """
     path = Path(sys.executable).parent / name
     if not path.is_file():
         raise InputError(f"`{name}` is not installed: pip install 'fedcollab[flower]'")
@@ -28,7 +61,21 @@ def program(name: str) -> str:
 
 
 def environment(home: Path, more: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Flower without calls home, with its files in `home`, and this environment's programs first on the path."""
+    """Return the environment variables for Flower's programs.
+
+    Parameters
+    ----------
+    home : Path
+        Where Flower keeps its files.
+    more : mapping, optional
+        Further variables.
+
+    Returns
+    -------
+    dict
+        This process's variables, with Flower's telemetry and update check off, this environment's programs first on
+        the path, and no proxy for this machine.
+    """
     known = dict(os.environ)
     local = ",".join(filter(None, [known.get("NO_PROXY") or known.get("no_proxy"), "127.0.0.1,localhost,::1"]))
     return {
@@ -45,47 +92,144 @@ def environment(home: Path, more: Mapping[str, str] | None = None) -> dict[str, 
     }
 
 
-def start(command: Sequence[str], log: Path, env: Mapping[str, str]) -> int:
-    """Start a program that outlives this one; what it says goes to `log`."""
+def start(command: Sequence[str], log: Path, env: Mapping[str, str]) -> ProcessHandle:
+    """Start a program that outlives this one.
+
+    Parameters
+    ----------
+    command : sequence of str
+        The program and its arguments.
+    log : Path
+        The file to which its output is added.
+    env : mapping
+        Its environment variables.
+
+    Returns
+    -------
+    ProcessHandle
+        What `alive` and `stop` take.
+    """
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as output:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=dict(env), start_new_session=True
         )
-    _started[process.pid] = process
-    return process.pid
+    _children[process.pid] = process
+    return ProcessHandle(process.pid, start_time(process.pid))
 
 
-def born(pid: int) -> str | None:
-    """When a process was started, or None where there is none: an id alone may have passed to another."""
-    if PROC:
-        fields = _stat(pid)
-        return None if fields is None or fields[0] == "Z" else fields[19]
-    shown = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False).stdout
-    return shown.strip() or None
+def start_time(pid: int) -> float | None:
+    """Return when a process was started.
 
+    Parameters
+    ----------
+    pid : int
+        The process id.
 
-def stop(pid: int, since: str | None, grace: float = GRACE) -> bool:
-    """End a process started by `start` and all its descendants; whether there was one.
-
-    First asked, then made to. Descendants may be in groups of their own, so these are looked up before.
+    Returns
+    -------
+    float or None
+        Seconds since the machine was started, which setting the clock does not change; None if no such process runs.
     """
-    if since is None or born(pid) != since:
+    try:
+        process = psutil.Process(pid)
+        if process.status() != psutil.STATUS_ZOMBIE:
+            return round(float(process.create_time() - psutil.boot_time()), 2)
+    except psutil.NoSuchProcess:
+        pass
+    return None
+
+
+def alive(handle: ProcessHandle) -> bool:
+    """Return whether a process still runs.
+
+    Parameters
+    ----------
+    handle : ProcessHandle
+        What `start` returned.
+
+    Returns
+    -------
+    bool
+        Whether it runs; another process with the same id does not count.
+    """
+    return handle.started is not None and start_time(handle.pid) == handle.started
+
+
+def stop(handle: ProcessHandle, grace: float = GRACE) -> bool:
+    """End a process and all its descendants, in whatever process groups they are.
+
+    Parameters
+    ----------
+    handle : ProcessHandle
+        What `start` returned.
+    grace : float
+        Seconds between asking them to end and ending them.
+
+    Returns
+    -------
+    bool
+        Whether it ran.
+    """
+    if not alive(handle):
         return False
-    groups = family(pid)
+    groups = process_groups(handle.pid)
     for number in (signal.SIGTERM, signal.SIGKILL):
-        for group in groups:
+        for group in running_groups(groups):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(group, number)
         end = time.monotonic() + grace
-        while living(groups) and time.monotonic() < end:
-            _reap(pid)
+        while running_groups(groups) and time.monotonic() < end:
             time.sleep(0.1)
+    if handle.pid in _children and _children[handle.pid].poll() is not None:
+        del _children[handle.pid]
     return True
 
 
+def process_groups(pid: int) -> list[int]:
+    """Return the process groups of a process and of its descendants.
+
+    Parameters
+    ----------
+    pid : int
+        The process id.
+
+    Returns
+    -------
+    list of int
+        The groups, without that of the process that asks.
+    """
+    groups = {pid}
+    with contextlib.suppress(psutil.NoSuchProcess):
+        for process in psutil.Process(pid).children(recursive=True):
+            with contextlib.suppress(OSError):
+                groups.add(os.getpgid(process.pid))
+    return sorted(groups - {os.getpgrp()})
+
+
+def running_groups(groups: Collection[int]) -> list[int]:
+    """Return those of these process groups in which something still runs.
+
+    Parameters
+    ----------
+    groups : collection of int
+        Process groups.
+
+    Returns
+    -------
+    list of int
+        Those in which something runs that is more than a zombie.
+    """
+    running = set()
+    for process in psutil.process_iter(["status"]):
+        if process.info["status"] != psutil.STATUS_ZOMBIE:
+            with contextlib.suppress(OSError):
+                running.add(os.getpgid(process.pid))
+    return sorted(running & set(groups))
+
+
 def free_port() -> int:
-    """A port of this machine that is free now."""
+    """Return a port of this machine that is free now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -93,48 +237,20 @@ def free_port() -> int:
 
 
 def listening(host: str, port: int) -> bool:
-    """Whether something answers there."""
+    """Return whether something listens at an address.
+
+    Parameters
+    ----------
+    host, port : str, int
+        Where to try.
+
+    Returns
+    -------
+    bool
+        Whether a connection can be made.
+    """
     try:
         with socket.create_connection((host, port), timeout=1):
             return True
     except OSError:
         return False
-
-
-def living(groups: Collection[int]) -> list[int]:
-    """Those of these process groups in which something still runs (what is dead and not yet reaped does not)."""
-    return sorted({group for _, _, group, state in _table() if group in groups and not state.startswith("Z")})
-
-
-def family(pid: int) -> list[int]:
-    """The process's group, and those of its descendants."""
-    table = _table()
-    known = {pid}
-    while more := {child for child, parent, *_ in table if parent in known} - known:
-        known |= more
-    own = os.getpgrp()
-    return sorted({pid} | {group for child, _, group, _ in table if child in known and group != own})
-
-
-def _table() -> list[tuple[int, int, int, str]]:
-    """Every process: its id, its parent's, its group's, its state."""
-    if PROC:
-        known = {int(path.name): _stat(int(path.name)) for path in Path("/proc").iterdir() if path.name.isdigit()}
-        return [(pid, int(f[1]), int(f[2]), f[0]) for pid, f in known.items() if f is not None]
-    shown = subprocess.run(["ps", "-eo", "pid=,ppid=,pgid=,stat="], capture_output=True, text=True, check=True).stdout
-    rows = (row.split() for row in shown.splitlines())
-    return [(int(pid), int(parent), int(group), state) for pid, parent, group, state in rows]
-
-
-def _stat(pid: int) -> list[str] | None:
-    """Linux's line about a process, from its state on: state, parent, group, ..., start time (the 20th)."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-
-
-def _reap(pid: int) -> None:
-    """A child that ended stays in the process table until its parent asks."""
-    if pid in _started and _started[pid].poll() is not None:
-        del _started[pid]

@@ -9,7 +9,6 @@ clients fit into one. Needs `pip install 'fedcollab[simulation]'`.
 
 from __future__ import annotations
 
-import json
 import sys
 import tempfile
 import weakref
@@ -21,14 +20,31 @@ from pathlib import Path
 from fedcollab.data.client import ClientData
 from fedcollab.errors import InputError
 from fedcollab.flower import processes
-from fedcollab.flower.config import SIMULATION
-from fedcollab.flower.relay import Relayed, listen
-from fedcollab.flower.server import CALLER, FOLDER
+from fedcollab.flower.coordinator.folder import CALLER, FOLDER
+from fedcollab.flower.coordinator.relay import RelayRuntime, listen
+from fedcollab.flower.silo.config import SIMULATION, toml_text
 from fedcollab.wire.runtime import check_clients
 
+MAIN = "fedcollab.flower.simulation_main"
 
-class Simulation(Relayed):
-    """Clients as simulated silos, in processes that end with this object (`close`) or with the program."""
+
+class Simulation(RelayRuntime):
+    """Clients as simulated silos, in processes that end with this object (`close`) or with the program.
+
+    Parameters
+    ----------
+    clients : iterable of ClientData
+        The clients.
+    device : str
+        Where their models run.
+    cores : float
+        Processor cores for each client that works.
+
+    Raises
+    ------
+    InputError
+        If Ray is not installed, or the clients cannot be used.
+    """
 
     def __init__(self, clients: Iterable[ClientData], *, device: str = "cpu", cores: float = 1.0) -> None:
         if find_spec("ray") is None:
@@ -39,34 +55,14 @@ class Simulation(Relayed):
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fedcollab-simulation-")))
         for position, client in enumerate(checked):
             client.save(folder / str(position) / "data.npz")
-            lines = [f"name = {json.dumps(client.name)}", 'data = "data.npz"', f"device = {json.dumps(device)}"]
-            (folder / str(position) / "silo.toml").write_text("\n".join(lines) + "\n")
+            config = f'name = {toml_text(client.name)}\ndata = "data.npz"\ndevice = {toml_text(device)}\n'
+            (folder / str(position) / "silo.toml").write_text(config)
 
         def run(caller: str) -> None:
             known = {FOLDER: str(folder), SIMULATION: str(folder), CALLER: caller}
-            line = [sys.executable, "-m", __name__, str(len(checked)), str(cores)]
-            pid = processes.start(line, folder / "simulation.log", processes.environment(folder / "flwr", known))
-            stack.callback(processes.stop, pid, processes.born(pid))
+            line = [sys.executable, "-m", MAIN, str(len(checked)), str(cores)]
+            env = processes.environment(folder / "flwr", known)
+            stack.callback(processes.stop, processes.start(line, folder / "simulation.log", env))
 
         channel = stack.enter_context(listen(folder / "calls", run))
         super().__init__(channel, names=[client.name for client in checked])
-
-
-def main() -> None:
-    """In a process of its own: simulate until the ServerApp ends."""
-    from flwr.simulation import run_simulation
-
-    from fedcollab.flower.client import app as client
-    from fedcollab.flower.server import app as server
-
-    silos, cores = int(sys.argv[1]), float(sys.argv[2])
-    run_simulation(
-        server_app=server,
-        client_app=client,
-        num_supernodes=silos,
-        backend_config={"client_resources": {"num_cpus": cores, "num_gpus": 0.0}},
-    )
-
-
-if __name__ == "__main__":
-    main()

@@ -316,7 +316,7 @@ def test_a_killed_change_is_completed_or_forgotten(fitted: Fitted, monkeypatch: 
 
 
 def test_folders_that_are_no_run(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="holds no run.json"):
+    with pytest.raises(InputError, match=r"holds no run\.json"):
         open_state(tmp_path)
     assert entries(Run(tmp_path)) == []
 

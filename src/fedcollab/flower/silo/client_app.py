@@ -5,19 +5,23 @@ Whose silo this is stands in the silo's own config, which never leaves it; so do
 
 from __future__ import annotations
 
-import os
+import sys
 import traceback
 
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
+import fedcollab.distances.estimate
+import fedcollab.federation
+import fedcollab.training.client  # noqa: F401  (these three declare every action that a silo can be asked for)
 from fedcollab.errors import InputError
-from fedcollab.flower.config import CONFIG, SiloConfig, simulated
 from fedcollab.flower.envelope import Answer, Envelope
-from fedcollab.flower.grid import HELLO
-from fedcollab.flower.shelf import Shelf
+from fedcollab.flower.protocol import HELLO
+from fedcollab.flower.silo.config import SiloConfig, current_config
+from fedcollab.flower.silo.state_store import StateStore
 from fedcollab.silo.guard import Guard
-from fedcollab.wire.limits import make_floors
+from fedcollab.wire.action import ACTIONS
+from fedcollab.wire.limits import make_limits
 from fedcollab.wire.silo import Silo
 
 app = ClientApp()
@@ -25,13 +29,14 @@ app = ClientApp()
 
 @app.query()
 def answer(message: Message, context: Context) -> Message:
-    """One message, one answer; whatever goes wrong is told in a line, and the silo's state stays as it was."""
+    """Answer one message; whatever goes wrong becomes one line in the answer, and the silo's state stays as it was."""
     name = ""
     try:
-        config = simulated(context.node_config) or SiloConfig.read(os.environ[CONFIG])
+        config = current_config(context.node_config)
         name = config.name
         reply = reply_to(Envelope.open(message.content), config, str(context.run_id))
     except InputError as error:
+        print(f"fedcollab: {error}", file=sys.stderr)
         reply = Answer(name, error=str(error))
     except Exception as error:  # its text may hold what must not leave: only the silo's own log gets it
         traceback.print_exc()
@@ -40,15 +45,35 @@ def answer(message: Message, context: Context) -> Message:
 
 
 def reply_to(envelope: Envelope, config: SiloConfig, run: str) -> Answer:
-    """Serve one envelope at this silo: what its floors forbid is refused, and everything is in its log."""
+    """Serve one envelope at this silo: what its limits forbid is refused, and everything is in its log.
+
+    Parameters
+    ----------
+    envelope : Envelope
+        What the coordinator sent.
+    config : SiloConfig
+        The silo's config.
+    run : str
+        Flower's id of the run, for the log.
+
+    Returns
+    -------
+    Answer
+        What to send back.
+
+    Raises
+    ------
+    InputError
+        If the message is for another silo, or the silo's config or data cannot be used.
+    """
     if envelope.action == HELLO:
         return Answer(config.name)
     if envelope.name != config.name:
         raise InputError(f"the message is for `{envelope.name}`; this silo is `{config.name}`")
-    shelf = Shelf(config.state)
-    guard = Guard.at(config.state, make_floors(config.more.get("floors", {})))
-    silo = Silo(config.read_data(), shelf, config.device, guard.floors, shelf.key())
+    state = StateStore(config.state)
+    guard = Guard.at(config.state, make_limits(config.limits, ACTIONS))
+    silo = Silo(config.read_data(), state, config.device, guard.limits, state.key())
     served = guard.serve(envelope.action, envelope.content, silo, run=run)
     if served.done:
-        shelf.commit()
+        state.commit()
     return Answer(config.name, served.content)

@@ -1,11 +1,11 @@
-"""The coordinator's front door: silos reach Flower's Fleet API through it, and nothing else of Flower.
+"""The coordinator's gate: silos reach Flower's Fleet API through it, and nothing else of Flower.
 
 A SuperLink serves everything on one port: what SuperNodes need, and what starts runs and admits nodes. Without account
 management, which is not part of open Flower, whoever reaches that port may run code at every silo and admit keys of
 their own. So the SuperLink listens on this machine only, and this process listens for the silos, with the coordinator's
 certificate, and passes on `/v1/fleet/...` alone.
 
-    python -m fedcollab.flower.gate '{"host": ..., "port": ..., "inner": ..., "keys": FOLDER or null}'
+    python -m fedcollab.flower.coordinator.gate '{"host": ..., "port": ..., "inner": ..., "keys": FOLDER or null}'
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import json
 import re
 import ssl
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx
@@ -31,16 +30,29 @@ TIMEOUT = 120.0
 
 
 def build(inner: int, certificate: Path | None) -> Starlette:
-    """The application: pass on what silos may ask for, refuse the rest."""
+    """Return the web application that passes on what silos may ask for and refuses the rest.
+
+    Parameters
+    ----------
+    inner : int
+        The port of this machine on which the SuperLink listens.
+    certificate : Path or None
+        The federation's certificate authority; None for a SuperLink without TLS.
+
+    Returns
+    -------
+    Starlette
+        The application.
+    """
     trust = True if certificate is None else ssl.create_default_context(cafile=str(certificate))
     scheme = "http" if certificate is None else "https"
     client = httpx.AsyncClient(base_url=f"{scheme}://127.0.0.1:{inner}", verify=trust, timeout=TIMEOUT, trust_env=False)
 
     async def forward(request: Request) -> Response:
         if not OPEN.fullmatch(request.url.path):
-            return PlainTextResponse("silos have no business here", 404)
+            return PlainTextResponse("only Flower's Fleet API is served here", 404)
         headers = [(key, value) for key, value in request.headers.items() if key not in HOP]
-        asked = client.build_request("POST", request.url.path, headers=headers, content=_body(request))
+        asked = client.build_request("POST", request.url.path, headers=headers, content=request.stream())
         try:
             answer = await client.send(asked, stream=True)
         except httpx.TransportError:
@@ -53,13 +65,8 @@ def build(inner: int, certificate: Path | None) -> Starlette:
     return Starlette(routes=[Route("/{path:path}", forward, methods=["POST"])])
 
 
-async def _body(request: Request) -> AsyncIterator[bytes]:
-    async for part in request.stream():
-        yield part
-
-
 def main() -> None:
-    """Listen until ended."""
+    """Listen for silos until the process is ended."""
     asked = json.loads(sys.argv[1])
     keys = None if asked["keys"] is None else Path(asked["keys"])
     uvicorn.run(

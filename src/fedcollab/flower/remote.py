@@ -1,0 +1,116 @@
+"""Runtimes whose silos are elsewhere: what the runtime inside a ServerApp and the one outside of it have in common.
+
+Nothing here imports Flower, which takes seconds.
+"""
+
+from __future__ import annotations
+
+import warnings
+from abc import abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from fedcollab.errors import FedcollabWarning, InputError
+from fedcollab.wire.absence import Policy
+from fedcollab.wire.action import Action
+from fedcollab.wire.message import Message, pack, receive
+from fedcollab.wire.runtime import Runtime
+
+DEADLINE = 600.0  # seconds for one call, from sending the first message to the last reply
+PATIENCE = 120.0  # seconds for the silos to connect
+
+
+class Found(NamedTuple):
+    """The silos that are connected.
+
+    Attributes
+    ----------
+    names : list of str
+        Their names.
+    refused : list of str
+        Why connected silos without a name were left out, one line each, for the user.
+    """
+
+    names: list[str]
+    refused: list[str]
+
+
+@dataclass(frozen=True)
+class Returned:
+    """What came back from one call, by name of the silo.
+
+    Attributes
+    ----------
+    contents : dict
+        The packed reply of each silo that answered.
+    silent : dict
+        Why a silo did not answer.
+    failed : dict
+        Why a silo that answered could not do what it was asked.
+    """
+
+    contents: dict[str, bytes]
+    silent: dict[str, str]
+    failed: dict[str, str]
+
+    def messages(self) -> dict[str, Message]:
+        """Return the replies; that of a silo that failed has only the key `error` (see `wire.absence`)."""
+        failed: dict[str, Message] = {name: {"error": why} for name, why in self.failed.items()}
+        return {name: receive(content) for name, content in self.contents.items()} | failed
+
+
+class RemoteRuntime(Runtime):
+    """A runtime over silos that run elsewhere, with messages that are really serialised.
+
+    Parameters
+    ----------
+    names : iterable of str or None
+        The silos to work with; None for those that were found.
+    found : Found
+        The silos that are connected.
+    patience : float
+        Seconds that were waited for the silos to connect.
+    policy : Policy
+        How often to ask again, and how many answers are enough.
+    journal : Path, optional
+        The folder where absences are listed from the beginning, silos that did not connect included.
+
+    Raises
+    ------
+    InputError
+        If fewer than two silos are connected.
+    Paused
+        If fewer of the named silos are connected than the policy's quorum.
+    """
+
+    few_rounds = models_stay = lasting = True
+    messages = bytes_on_wire = 0
+
+    def __init__(
+        self, names: Iterable[str] | None, found: Found, patience: float, policy: Policy, journal: Path | None = None
+    ) -> None:
+        super().__init__(names or found.names, policy)
+        if journal is not None:
+            self.keep_journal(journal)
+        if len(found.names) < 2:
+            few = f"{len(found.names)} silo(s) are connected; at least 2 are needed"
+            raise InputError("; ".join([few, *found.refused]))
+        for line in found.refused:
+            warnings.warn(f"a silo is left out: {line}", FedcollabWarning, stacklevel=3)
+        why = f"not connected in {patience:.0f} s"
+        self.begin_without({name: why for name in self.names if name not in found.names})
+
+    @abstractmethod
+    def _exchange(self, action: str, sent: dict[str, bytes]) -> Returned:
+        """Carry packed messages to the silos and bring back what they answer."""
+
+    def _call(self, action: Action, messages: dict[str, Message]) -> dict[str, Message]:
+        """Carry the messages of one call, and count them."""
+        sent = {name: pack(message) for name, message in messages.items()}
+        returned = self._exchange(action.name, sent)
+        self.absent = returned.silent
+        self.messages += len(sent)
+        self.bytes_on_wire += sum(map(len, [*sent.values(), *returned.contents.values()]))
+        return returned.messages()

@@ -1,0 +1,45 @@
+"""The model that training left at a silo, for use there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from fedcollab.data.schema import Schema
+from fedcollab.errors import InputError
+from fedcollab.flower.silo.config import SiloConfig
+from fedcollab.flower.silo.state_store import StateStore
+from fedcollab.training.models import Network
+from fedcollab.training.trained import TrainedModel
+
+
+def own_model(path: str | Path = "silo.toml") -> TrainedModel:
+    """Return the model that the last training left at a silo: its personal one, or its coalition's.
+
+    Parameters
+    ----------
+    path : str or Path
+        The silo's config.
+
+    Returns
+    -------
+    TrainedModel
+        The model; it takes raw samples.
+
+    Raises
+    ------
+    InputError
+        If nothing was trained yet.
+
+    Examples
+    --------
+    >>> own_model("silo.toml").predict(x)  # doctest: +SKIP
+    """
+    config = SiloConfig.read(path)
+    state = StateStore(config.state)
+    if "model" not in state:
+        raise InputError(f"silo `{config.name}` has no model yet; the coordinator has not trained")
+    network = Network(state["model"]["model"])
+    weights = torch.from_numpy(state["model"]["w"])
+    return TrainedModel(network.point(weights).eval(), Schema.from_json(state["prepare"]["schema"]))
