@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from fedcollab.training.algorithms import ALGORITHMS, Algorithm, register
-from fedcollab.training.callbacks import Callback, MLflow, TensorBoard
-from fedcollab.training.models import MODELS, register_model
-from fedcollab.training.result import TrainingResult
-from fedcollab.training.run import train
-from fedcollab.training.trained import TrainedModel, load_model
+from typing import TYPE_CHECKING
+
+from fedcollab.lazy import lazily
+
+if TYPE_CHECKING:
+    from fedcollab.training.algorithms import ALGORITHMS, Algorithm, register
+    from fedcollab.training.callbacks import Callback, MLflow, TensorBoard
+    from fedcollab.training.models import MODELS, register_model
+    from fedcollab.training.result import TrainingResult
+    from fedcollab.training.retraining import retrain
+    from fedcollab.training.run import train
+    from fedcollab.training.trained import TrainedModel, load_model
 
 __all__ = [
     "ALGORITHMS",
@@ -21,5 +27,26 @@ __all__ = [
     "load_model",
     "register",
     "register_model",
+    "retrain",
     "train",
 ]
+
+# PyTorch is imported when something is trained or loaded, not when this package is.
+__getattr__ = lazily(
+    __name__,
+    {
+        "ALGORITHMS": "algorithms",
+        "Algorithm": "algorithms",
+        "Callback": "callbacks",
+        "MLflow": "callbacks",
+        "MODELS": "models",
+        "TensorBoard": "callbacks",
+        "TrainedModel": "trained",
+        "TrainingResult": "result",
+        "load_model": "trained",
+        "register": "algorithms",
+        "register_model": "models",
+        "retrain": "retraining",
+        "train": "run",
+    },
+)
