@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fedcollab import files as artefact
 from fedcollab.errors import InputError
+from fedcollab.lazy import lazily
+from fedcollab.report import theme
 
-__all__ = ["write", "write_figures"]
+if TYPE_CHECKING:
+    from fedcollab.report.figures import save_chart
+
+__all__ = ["need_charts", "save_chart", "theme", "write", "write_figures"]
+
+# Altair is imported when something is drawn, not when this package is.
+__getattr__ = lazily(__name__, {"save_chart": "figures"})
 
 
 def write(directory: str | Path, out: str | Path | None = None) -> Path:
@@ -40,7 +49,7 @@ def write_figures(
 
 
 def need_charts() -> None:
-    """Say how to get the optional packages where they are missing."""
+    """Raise `InputError` if a package that draws pictures is missing; the message says how to get it."""
     from importlib.util import find_spec
 
     missing = [name for name in ("altair", "vl_convert") if find_spec(name) is None]
