@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,8 @@ import pytest
 
 from fedcollab.errors import InputError
 from fedcollab.progress import silent
-from fedcollab.reproduce import compute, runner
-from fedcollab.reproduce.cells import Cell, Cells, Desk
+from fedcollab.reproduce import runner
+from fedcollab.reproduce.cells import Cell, Cells, Scratch
 
 CALLS: list[int] = []
 
@@ -24,11 +24,11 @@ def doubling(monkeypatch: pytest.MonkeyPatch) -> None:
     """A kind of cell that doubles a number and notes that it was asked."""
     CALLS.clear()
 
-    def doubled(cell: Cell, desk: Desk) -> dict[str, Any]:
-        CALLS.append(cell.settings["value"])
-        return {"twice": 2 * cell.settings["value"]}
+    def doubled(settings: Mapping[str, Any], scratch: Scratch) -> dict[str, Any]:
+        CALLS.append(settings["value"])
+        return {"twice": 2 * settings["value"]}
 
-    monkeypatch.setattr(compute, "compute", doubled)
+    monkeypatch.setitem(runner.KINDS, "double", doubled)
 
 
 def cell(value: int, name: str | None = None) -> Cell:
@@ -37,7 +37,7 @@ def cell(value: int, name: str | None = None) -> Cell:
 
 def run(cells: Cells, *wanted: Cell, fresh: bool = False) -> list[str]:
     said: list[str] = []
-    runner.run(lambda: list(wanted), cells, jobs=1, fresh=fresh, progress=silent, say=said.append)
+    runner.compute_missing(lambda: list(wanted), cells, jobs=1, fresh=fresh, progress=silent, say=said.append)
     return said
 
 
@@ -45,9 +45,9 @@ def test_what_is_there_is_not_computed_again(tmp_path: Path) -> None:
     run(Cells(tmp_path), cell(1), cell(2))
     run(Cells(tmp_path), cell(1), cell(2), cell(3))
     assert CALLS == [1, 2, 3]
-    kept = Cells(tmp_path).get(cell(3))
-    assert kept is not None
-    assert kept.result == {"twice": 6}
+    record = Cells(tmp_path).get(cell(3))
+    assert record is not None
+    assert record.result == {"twice": 6}
     run(Cells(tmp_path), cell(1), fresh=True)
     assert CALLS == [1, 2, 3, 1]
 
@@ -57,9 +57,9 @@ def test_a_cell_with_other_settings_counts_as_absent(tmp_path: Path) -> None:
     cells = Cells(tmp_path)
     assert cells.get(cell(2, "same")) is None
     run(cells, cell(2, "same"))
-    kept = cells.get(cell(2, "same"))
-    assert kept is not None
-    assert kept.result == {"twice": 4}
+    record = cells.get(cell(2, "same"))
+    assert record is not None
+    assert record.result == {"twice": 4}
 
 
 def test_the_plan_grows_with_what_is_known(tmp_path: Path) -> None:
@@ -71,16 +71,16 @@ def test_the_plan_grows_with_what_is_known(tmp_path: Path) -> None:
         if first is not None:
             yield cell(first.result["twice"] + 10)
 
-    runner.run(plan, cells, jobs=1, progress=silent, say=lambda line: None)
+    runner.compute_missing(plan, cells, jobs=1, progress=silent, say=lambda line: None)
     assert CALLS == [1, 12]
 
 
 def test_a_cell_that_another_process_computes_is_left_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "PATIENCE", 0.01)
+    monkeypatch.setattr(runner, "WAIT", 0.01)
     cells = Cells(tmp_path)
     with cells.claim(cell(1)) as mine:
         assert mine
-        assert runner.work(str(tmp_path), "double", cell(1).name, {"value": 1}, False) is False
+        assert runner.compute_cell(tmp_path, cell(1), False) is False
         waiting = threading.Thread(target=run, args=(Cells(tmp_path), cell(1), cell(2)))
         waiting.start()
         while 2 not in CALLS and waiting.is_alive():
@@ -101,28 +101,28 @@ def test_a_file_cut_short_is_one_clear_line(tmp_path: Path) -> None:
         Cells(tmp_path).get(cell(1))
 
 
-def test_seconds_are_those_of_all_who_worked_at_a_cell(tmp_path: Path) -> None:
+def test_seconds_are_those_of_all_processes_that_worked_on_a_cell(tmp_path: Path) -> None:
     cells = Cells(tmp_path)
-    desk = cells.desk(cell(1))
-    desk.note(1, 2)
-    (desk.folder / "seconds").write_text("100.0")
-    assert cells.desk(cell(1)).seconds >= 100
+    scratch = cells.scratch(cell(1))
+    scratch.progress(1, 2)
+    (scratch.folder / "seconds").write_text("100.0")
+    assert cells.scratch(cell(1)).seconds >= 100
     run(cells, cell(1))
-    kept = cells.get(cell(1))
-    assert kept is not None
-    assert kept.seconds >= 100
-    assert not desk.folder.exists()
+    record = cells.get(cell(1))
+    assert record is not None
+    assert record.seconds >= 100
+    assert not scratch.folder.exists()
 
 
 @pytest.mark.parametrize("why", ["fresh", "other settings", "other code"])
 def test_what_another_work_left_is_thrown_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str) -> None:
-    desk = Cells(tmp_path).desk(cell(1, "same"))
-    desk.note(1, 2)
-    (desk.folder / "seconds").write_text("100.0")
+    scratch = Cells(tmp_path).scratch(cell(1, "same"))
+    scratch.progress(1, 2)
+    (scratch.folder / "seconds").write_text("100.0")
     if why == "other code":
         monkeypatch.setattr("fedcollab.reproduce.cells._code", lambda: "changed")
     cells, wanted = Cells(tmp_path), cell(2 if why == "other settings" else 1, "same")
     run(cells, wanted, fresh=why == "fresh")
-    kept = cells.get(wanted)
-    assert kept is not None
-    assert kept.seconds < 100
+    record = cells.get(wanted)
+    assert record is not None
+    assert record.seconds < 100

@@ -12,9 +12,8 @@ from click.testing import CliRunner
 
 from fedcollab.cli import cli
 from fedcollab.errors import InputError
-from fedcollab.reproduce import EXPERIMENTS, runner
-from fedcollab.reproduce.cells import Cells, Desk
-from fedcollab.reproduce.lab import Asked, Lab
+from fedcollab.reproduce import EXPERIMENTS, Cells, Choices, Workspace, runner
+from fedcollab.reproduce.cells import Scratch
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +71,7 @@ def test_coalitions_of_the_cells_are_the_solvers(folder: Path) -> None:
 
 
 def test_a_seed_of_training_and_a_baselines_options_reach_the_training(folder: Path) -> None:
-    run("deals", "table-2", "--tiny", "--jobs", "1", "--out", str(folder), "--scenario", "label-shift")
+    run("seed-spread", "table-2", "--tiny", "--jobs", "1", "--out", str(folder), "--scenario", "label-shift")
 
     def curve(name: str) -> list[float]:
         [path] = (folder / "cells" / "label-shift").glob(name)
@@ -80,6 +79,13 @@ def test_a_seed_of_training_and_a_baselines_options_reach_the_training(folder: P
 
     assert curve("fedavg_local_t1_r2_s0.json") != curve("fedavg_local_r2_s0.json")
     assert curve("fesem_centres-random_k4_r2_s0.json") != curve("fesem_k4_r2_s0.json")
+
+
+def test_an_earlier_name_still_works(folder: Path) -> None:
+    [old] = run("deals", "--tiny", "--jobs", "1", "--out", str(folder))
+    [new] = run("seed-spread", "--tiny", "--jobs", "1", "--out", str(folder))
+    assert old == new
+    assert new["name"] == "seed-spread"
 
 
 def test_more_seeds_extend_a_table(tmp_path: Path) -> None:
@@ -111,22 +117,23 @@ def test_an_interrupted_cell_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyP
     """Stopped in round 4 of 6, then started again: that round and those left, and the result of an undisturbed run."""
     rounds: list[int] = []
 
-    def note(desk: Desk, done: int, total: int) -> None:
+    def progress(scratch: Scratch, done: int, total: int) -> None:
         rounds.append(done)
         if rounds == [1, 2, 3, 4]:
             raise KeyboardInterrupt
 
     def work(folder: str) -> dict[str, Any]:
-        lab = Lab(Asked(size="tiny"), Cells(tmp_path / folder))
-        cell = lab.training_cell(lab.setups["label-shift"], 0, method, None if method == "ifca" else "global", rounds=6)
-        assert runner.work(str(tmp_path / folder), cell.kind, cell.name, cell.settings, False)
-        result = lab.get(cell)
+        workspace = Workspace(Choices(size="tiny"), Cells(tmp_path / folder))
+        coalitions = None if method == "ifca" else "global"
+        cell = workspace.training_cell(workspace.setups["label-shift"], 0, method, coalitions, rounds=6)
+        assert runner.compute_cell(tmp_path / folder, cell, False)
+        result = workspace.get(cell)
         assert result is not None
         del result["cost"]["seconds"]
         return result
 
     calm = work("calm")
-    monkeypatch.setattr(Desk, "note", note)
+    monkeypatch.setattr(Scratch, "progress", progress)
     with pytest.raises(KeyboardInterrupt):
         work("disturbed")
     assert work("disturbed") == calm

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fedcollab.errors import InputError
-from fedcollab.scenarios import SCENARIOS, Scenario, load, make
+from fedcollab.scenarios import SCENARIOS, load, make
 from fedcollab.scenarios.data import place
 from fedcollab.scenarios.file import check_settings
 
@@ -33,12 +33,12 @@ def test_examples_say_what_the_scenario_does_anyway(name: str, tmp_path: Path) -
     assert all((a.x == b.x).all() and (a.y == b.y).all() for a, b in zip(made.clients, usual.clients, strict=True))
 
 
-def test_from_toml_sets_options_and_settings(tmp_path: Path) -> None:
+def test_a_file_sets_options_and_settings(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(
         '[scenario]\nname = "digits"\nclients = 8\nseed = 4\niid = true\n[settings]\nrounds = 7\nC = "auto"\n'
     )
-    made = Scenario.from_toml(path)
+    made = load(path)
     assert len(made.clients) == 8
     assert made.seed == 4
     assert made.options == {"iid": True, "clients": 8}

@@ -30,7 +30,19 @@ from fedcollab.training.rounds import Grouping, Replies, Session
 
 @dataclass(eq=False)
 class FedCluster(Grouping):
-    """Recursive bipartition by the cosine similarity of updates."""
+    """FedCluster: recursive bipartition by the cosine similarity of updates.
+
+    Parameters
+    ----------
+    k : int
+        The most clusters that it may make.
+    eps1 : float
+        How short the mean update must be, relative to the longest, for a cluster to be split.
+    eps2 : float
+        How long the longest update must be for a cluster to be split.
+    warm_up : int
+        Rounds before the first split.
+    """
 
     method: ClassVar[str] = "fedcluster"
     k: int = 4
@@ -39,12 +51,24 @@ class FedCluster(Grouping):
     warm_up: int = 10
 
     def start(self, session: Session) -> None:
-        """One cluster of everyone."""
+        """Start with one cluster of everyone."""
         session.servers = [session.algorithm.server_init(session.initial)]
         session.assignment = dict.fromkeys(session.names, 0)
 
     def after(self, number: int, session: Session, old: Sequence[State], replies: Replies) -> None:
-        """Split the clusters that are due; a client that did not answer stays where it was."""
+        """Split the clusters whose clients pull apart; a client that did not answer stays where it was.
+
+        Parameters
+        ----------
+        number : int
+            The round that ended.
+        session : Session
+            The training, which is changed.
+        old : sequence of State
+            What the clusters' models were before the round.
+        replies : Replies
+            What the clients trained.
+        """
         updates = {name: reply["w"] - old[session.assignment[name]]["w"] for name, reply in replies.items()}
         if len(session.servers) == 1 and len(updates) == len(session.names):
             self.distances = 1.0 - cosine_matrix([updates[name] for name in session.names])
@@ -65,7 +89,7 @@ class FedCluster(Grouping):
 
 
 def bipartition(distances: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Who leaves: the part without the first client, of the two that complete linkage leaves last."""
+    """Return who leaves: of the two parts that complete linkage joins last, the one without the first client."""
     from sklearn.cluster import AgglomerativeClustering
 
     labels = AgglomerativeClustering(2, metric="precomputed", linkage="complete").fit_predict(distances)

@@ -7,7 +7,7 @@ Clients train from their centre; a centre that nobody is nearest to stays where 
     "clients"   all train from the same weights in the first round; then the centres are K clients' weights, a random
                 one first and each next the farthest from those before
     "random"    K random models, and each client begins at one by draw. A round moves weights less than random models
-                are apart, so that clients stay where they were dealt
+                are apart, so that clients stay where they began
 
 Xie, Long, Shen, Zhou, Wang, Jiang, Zhang: Multi-center federated learning. 2020, Algorithm 1.
 """
@@ -30,23 +30,43 @@ from fedcollab.training.rounds import Grouping, Replies, Session
 
 @dataclass(eq=False)
 class FeSEM(Grouping):
-    """Clusters by the distance of weights to K centres."""
+    """FeSEM: clusters by the distance of trained weights to K centres.
+
+    Parameters
+    ----------
+    k : int
+        The number of centres.
+    centres : {"clients", "random"}
+        How the centres start.
+    """
 
     method: ClassVar[str] = "fesem"
     k: int = 4
     centres: str = "clients"
 
     def start(self, session: Session) -> None:
-        """Everyone from the same weights, or from a random one of K random models."""
+        """Start every client from the same weights, or from a random one of K random models."""
         alike = choose("centres", self.centres, {"clients": True, "random": False})
         starts = [session.initial] * self.k if alike else session.initials(self.k, self.method)
         session.servers = [session.algorithm.server_init(w) for w in starts]
         draw = seeds.generator(session.setting.seed, self.method, "deal")
-        dealt = [0] * len(session.names) if alike else draw.integers(self.k, size=len(session.names)).tolist()
-        session.assignment = dict(zip(session.names, dealt, strict=True))
+        begin = [0] * len(session.names) if alike else draw.integers(self.k, size=len(session.names)).tolist()
+        session.assignment = dict(zip(session.names, begin, strict=True))
 
     def after(self, number: int, session: Session, old: Sequence[State], replies: Replies) -> None:
-        """Nearest centre, then new centres."""
+        """Assign every client to its nearest centre, then move the centres.
+
+        Parameters
+        ----------
+        number : int
+            The round that ended.
+        session : Session
+            The training, which is changed.
+        old : sequence of State
+            What the centres were before the round.
+        replies : Replies
+            What the clients trained.
+        """
         if not replies:
             return
         trained = torch.stack([replies[name]["w"] for name in sorted(replies)])
@@ -65,7 +85,7 @@ class FeSEM(Grouping):
 
 
 def spread(points: Tensor, count: int, draw: int) -> Tensor:
-    """`count` of the points: one by draw, then always the farthest from those chosen."""
+    """Choose `count` of the `points`: the one that `draw` names, then always the farthest from those chosen."""
     chosen = [draw % len(points)]
     while len(chosen) < count:
         chosen.append(int(torch.cdist(points, points[chosen]).min(1).values.argmax()))

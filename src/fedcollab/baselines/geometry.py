@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 def distance_matrix(vectors: Sequence[Tensor]) -> NDArray[np.float64]:
-    """Euclidean distances, symmetric with a zero diagonal."""
+    """Return the Euclidean distances of vectors, symmetric with a zero diagonal."""
     stacked = torch.stack(list(vectors)).double()
     distances = torch.cdist(stacked, stacked, compute_mode="donot_use_mm_for_euclid_dist").numpy()
     np.fill_diagonal(distances, 0.0)
@@ -20,7 +20,7 @@ def distance_matrix(vectors: Sequence[Tensor]) -> NDArray[np.float64]:
 
 
 def cosine_matrix(vectors: Sequence[Tensor]) -> NDArray[np.float64]:
-    """Cosine similarities, symmetric with a diagonal of 1; 0 for a vector of length 0."""
+    """Return the cosine similarities of vectors, symmetric with a diagonal of 1; 0 for a vector of length 0."""
     stacked = torch.stack(list(vectors)).double()
     length = stacked.norm(dim=1, keepdim=True).clamp(min=1e-300)
     unit = stacked / length

@@ -18,17 +18,23 @@ from fedcollab.training.rounds import Grouping, Session
 
 @dataclass(eq=False)
 class IFCA(Grouping):
-    """Clusters by training loss."""
+    """IFCA: every client joins the model with the lowest training loss.
+
+    Parameters
+    ----------
+    k : int
+        The number of models.
+    """
 
     method: ClassVar[str] = "ifca"
     k: int = 4
 
     def start(self, session: Session) -> None:
-        """K models from K seeds; the first is the one that every other method starts from."""
+        """Start K models from K seeds; the first is the one that every other method starts from."""
         session.servers = [session.algorithm.server_init(w) for w in session.initials(self.k, self.method)]
         session.assignment = dict.fromkeys(session.names, 0)
 
     def before(self, number: int, session: Session) -> None:
-        """Every client chooses the model with the lowest training loss."""
+        """Assign every client to the model with the lowest training loss."""
         for name, losses in session.losses(number).items():
             session.assignment[name] = int(np.argmin(np.nan_to_num(losses, nan=np.inf)))

@@ -22,7 +22,17 @@ from fedcollab.training.rounds import Grouping, Session
 
 @dataclass(eq=False)
 class KMeans(Grouping):
-    """Clusters of locally trained weights; `local_rounds` is how long clients train alone for that."""
+    """KMeans: fixed clusters of locally trained weights.
+
+    Parameters
+    ----------
+    k : int
+        The number of clusters.
+    local_rounds : int
+        How many rounds clients train alone before their weights are clustered.
+    restarts : int
+        How often Lloyd's algorithm starts anew.
+    """
 
     method: ClassVar[str] = "kmeans"
     k: int = 4
@@ -30,7 +40,7 @@ class KMeans(Grouping):
     restarts: int = 10
 
     def start(self, session: Session) -> None:
-        """Train alone, cluster, and start over in the clusters."""
+        """Train every client alone, cluster the weights, and start over in the clusters."""
         from sklearn.cluster import KMeans as Lloyd
 
         number("local_rounds", self.local_rounds, at_least=1, whole=True)

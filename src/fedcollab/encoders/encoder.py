@@ -39,10 +39,20 @@ BATCH_ELSEWHERE = 512
 class Encoder:
     """A frozen encoder: `encoder(x)` gives one feature vector a sample.
 
-    name        what messages and files say
-    function    a torch.nn.Module (a copy of it is kept, in evaluation mode), or any function of a batch (a tensor)
-    checksum    16 digits of a module's structure and weights; of a plain function, of its name alone
+    Parameters
+    ----------
+    name : str
+        The name by which messages and files refer to it.
+    function : torch.nn.Module or function of a batch
+        A module (a copy of it is kept, in evaluation mode), or any function that takes a tensor with one sample a row.
 
+    Attributes
+    ----------
+    checksum : str
+        16 digits of a module's structure and weights; of a plain function, of its name alone.
+
+    Examples
+    --------
     >>> Encoder("mean", lambda x: x.mean((2, 3)))(np.ones((2, 3, 4, 4), dtype=np.float32)).tolist()
     [[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]]
     """
@@ -54,27 +64,44 @@ class Encoder:
         self.checksum = str(getattr(function, "checksum", "")) or _checksum(function)
 
     def __call__(self, x: Floats, device: str = "cpu", watch: Watch = lambda count: None) -> Floats:
-        """Features of prepared samples, batch by batch; `watch` is told how many each batch had."""
+        """Encode prepared samples, batch by batch.
+
+        Parameters
+        ----------
+        x : array of shape (n, ...)
+            Prepared samples.
+        device : str
+            Where to compute.
+        watch : function of int
+            Called after each batch with the number of samples in it.
+
+        Returns
+        -------
+        array of shape (n, features)
+
+        Raises
+        ------
+        InputError
+            If the function does not take such samples, or gives anything but one row of finite numbers a sample.
+        """
         size = BATCH.get(device, BATCH_ELSEWHERE)
         threads = 1
         if isinstance(self.function, nn.Module):
             self.function.to(device)
-            threads = torch.get_num_threads() if device == "cpu" else 1  # a function may not bear company
-        batches = list(range(0, len(x), size))
+            threads = torch.get_num_threads() if device == "cpu" else 1  # a function may not be safe in threads
+        starts = list(range(0, len(x), size))
+        parts: dict[int, Floats] = {}
 
-        def work(mine: list[int]) -> dict[int, Floats]:
-            done = {}
+        def work(mine: list[int]) -> None:
             for start in mine:
-                done[start] = self._batch(x[start : start + size], device)
-                watch(len(done[start]))
-            return done
+                parts[start] = self._batch(x[start : start + size], device)
+                watch(len(parts[start]))
 
-        shares = [batches[thread::threads] for thread in range(min(threads, len(batches)))]
-        parts = {start: part for done in in_threads(work, shares) for start, part in done.items()}
-        return np.concatenate([parts[start] for start in batches])
+        in_threads(work, [starts[thread::threads] for thread in range(min(threads, len(starts)))])
+        return np.concatenate([parts[start] for start in starts])
 
     def probe(self, shape: tuple[int, ...]) -> bytes | None:
-        """Features of two noise samples, bit for bit; None where asking twice gives two answers."""
+        """Return the features of two noise samples as bytes, or None if the encoder is not deterministic."""
         if shape not in self._probes:
             noise = np.random.default_rng(0).normal(size=(2, *shape)).astype(np.float32)
             first, second = self(noise).tobytes(), self(noise).tobytes()
@@ -82,6 +109,7 @@ class Encoder:
         return self._probes[shape]
 
     def _batch(self, x: Floats, device: str) -> Floats:
+        """Encode one batch and check what comes back."""
         try:
             with torch.inference_mode():
                 features = self.function(torch.from_numpy(np.array(x)).to(device))
@@ -109,11 +137,28 @@ ENCODERS: dict[str, Callable[..., nn.Module]] = {
     "efficientnet-lite0": efficientnet_lite0,
     "resnet18": resnet18_encoder,
 }
-OWN: dict[str, Encoder] = {}
+OWN: dict[str, Encoder] = {}  # registered in this process
 
 
 def register_encoder(name: str, function: Function | Encoder) -> Encoder:
-    """Make a module or function known by a name, so that messages, scenario files and later runs can say it."""
+    """Register a module or function under a name, so that messages, scenario files and later runs can refer to it.
+
+    Parameters
+    ----------
+    name : str
+        The name to register it under.
+    function : torch.nn.Module, Encoder or function of a batch
+        What to register.
+
+    Returns
+    -------
+    Encoder
+
+    Raises
+    ------
+    InputError
+        If `function` cannot be called.
+    """
     if not callable(function):
         raise InputError(f"`encoder` (={function!r}) must be a name, a torch.nn.Module or a function of a batch")
     OWN[name] = Encoder(name, function.function if isinstance(function, Encoder) else function)
@@ -121,8 +166,24 @@ def register_encoder(name: str, function: Function | Encoder) -> Encoder:
 
 
 def name_encoder(encoder: str | Encoder | Function | None) -> str | None:
-    """The full name of an encoder given by name, as an object or as a function; None where there is none.
+    """Return the full name of an encoder; a module or function without a name is registered under a new one.
 
+    Parameters
+    ----------
+    encoder : str, Encoder, torch.nn.Module, function of a batch or None
+        A name, an object, or "none" or None for no encoder.
+
+    Returns
+    -------
+    str or None
+
+    Raises
+    ------
+    InputError
+        If the name is unknown, or `encoder` cannot be called.
+
+    Examples
+    --------
     >>> name_encoder("none") is None
     True
     """
@@ -139,16 +200,32 @@ def name_encoder(encoder: str | Encoder | Function | None) -> str | None:
     return name
 
 
-_origin: dict[str, Any] = {}  # keeps the objects that names were made for, so that no other can have their identity
+_origin: dict[str, Any] = {}  # the objects that names were made for: kept, so that their ids stay theirs
 
 
 def find(text: str) -> Encoder:
-    """An encoder by name, with options after a colon: the client's own, or built from what is installed here."""
+    """Return an encoder by name: one registered in this process, or built from what is installed here.
+
+    Parameters
+    ----------
+    text : str
+        The name, with options after a colon: "efficientnet-lite0:block=14,size=64".
+
+    Returns
+    -------
+    Encoder
+
+    Raises
+    ------
+    InputError
+        If the name or an option is unknown.
+    """
     return OWN[text] if text in OWN else _build(text)
 
 
 @lru_cache(maxsize=8)
 def _build(text: str) -> Encoder:
+    """Build one of `ENCODERS`; its name carries all options, defaults included."""
     name, _, rest = text.partition(":")
     if name not in ENCODERS:
         raise InputError(unknown("encoder", name, ["none", *ENCODERS, *OWN]))
@@ -164,6 +241,7 @@ def _build(text: str) -> Encoder:
 
 
 def _own_name(function: Any) -> str:
+    """Return a name for a module or function that was given without one."""
     if not callable(function):
         raise InputError(f"`encoder` (={function!r}) must be a name, a torch.nn.Module or a function of a batch")
     if isinstance(function, nn.Module):
@@ -172,6 +250,7 @@ def _own_name(function: Any) -> str:
 
 
 def _checksum(function: Function) -> str:
+    """Return 16 digits of a module's structure and weights, or of a function's name."""
     digest = hashlib.sha256()
     if isinstance(function, nn.Module):
         digest.update(repr(function).encode())

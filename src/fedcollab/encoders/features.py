@@ -31,7 +31,22 @@ _watch: ContextVar[Watch] = ContextVar("_watch", default=lambda count: None)
 
 
 def encoded(encoder: Encoder, x: Floats, device: str = "cpu") -> Floats:
-    """The features of prepared samples, from memory, disk or the encoder."""
+    """Return the features of prepared samples, from memory, from disk or computed now.
+
+    Parameters
+    ----------
+    encoder : Encoder
+        The encoder.
+    x : array of shape (n, ...)
+        Prepared samples.
+    device : str
+        Where to compute.
+
+    Returns
+    -------
+    array of shape (n, features)
+        Read-only.
+    """
     probe = encoder.probe(x.shape[1:])
     key = _key(encoder, x, probe)
     watch = _watch.get()
@@ -55,7 +70,7 @@ def encoded(encoder: Encoder, x: Floats, device: str = "cpu") -> Floats:
 
 @contextmanager
 def watched(watch: Watch) -> Iterator[None]:
-    """Whoever encodes in this process within the block tells `watch` how many samples are done."""
+    """Call `watch` with the number of samples of every batch that is encoded within the block."""
     token = _watch.set(watch)
     try:
         yield
@@ -64,6 +79,7 @@ def watched(watch: Watch) -> Iterator[None]:
 
 
 def _key(encoder: Encoder, x: Floats, probe: bytes | None) -> str:
+    """Return the key of the features of `x`, from the `encoder`, its `probe` and the samples' bytes."""
     digest = hashlib.sha256(f"{encoder.name} {encoder.checksum} {x.dtype} {x.shape}".encode())
     digest.update(f"{id(encoder)}".encode() if probe is None else probe)
     digest.update(np.ascontiguousarray(x).data)
@@ -71,10 +87,12 @@ def _key(encoder: Encoder, x: Floats, probe: bytes | None) -> str:
 
 
 def _folder() -> Path:
+    """Return the folder that holds features between runs."""
     return cache_folder() / "features"
 
 
 def _limit() -> float:
+    """Return how many bytes of features may be on disk."""
     text = os.environ.get("FEDCOLLAB_FEATURES_GB", "").strip()
     try:
         return float(text) * 1e9 if text else GIGABYTES * 1e9
@@ -83,7 +101,7 @@ def _limit() -> float:
 
 
 def _read(key: str) -> Floats | None:
-    """What was kept; None where there is nothing, or nothing that can be read."""
+    """Return the features that are on disk under this key, or None if there are none that can be read."""
     path = _folder() / f"{key}.npz"
     if _limit() <= 0:
         return None
@@ -97,7 +115,7 @@ def _read(key: str) -> Floats | None:
 
 
 def _write(key: str, features: Floats) -> None:
-    """Keep the features, then drop the least recently used until all fit. A disk that refuses costs time, no more."""
+    """Save features, then remove the least recently used until all fit; a disk that cannot be written is ignored."""
     limit = _limit()
     if features.nbytes > limit:
         return

@@ -32,7 +32,7 @@ class Pixels(nn.Module):
         self.register_buffer("offset", torch.tensor(offset).view(1, 3, 1, 1))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Network inputs, channels last."""
+        """Return the images as network inputs, channels last."""
         if x.ndim != 4 or x.shape[1] not in (1, 3):
             raise InputError(
                 f"pretrained encoders need images with 1 or 3 channels (channels first); the clients have "
@@ -45,13 +45,13 @@ class Pixels(nn.Module):
 
 
 def channels_last(module: nn.Module) -> nn.Module:
-    """The module with its convolutions laid out channels last, which is the faster layout on processors."""
+    """Lay the convolutions of a module out channels last, which is the faster layout on processors."""
     changed: nn.Module = module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return changed
 
 
 def pooled(maps: Tensor, pool: int) -> Tensor:
-    """(n, c, h, w) -> (n, c * pool * pool): means over a grid of pool x pool parts of the image."""
+    """Average feature maps over a grid of pool x pool parts of the image: (n, c, h, w) -> (n, c * pool * pool)."""
     if pool == 1:
         return maps.mean((2, 3))
     return functional.adaptive_avg_pool2d(maps, pool).flatten(1)

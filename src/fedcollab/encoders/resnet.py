@@ -26,7 +26,7 @@ FILE = "resnet18.safetensors"
 
 
 class Block(nn.Module):
-    """Two 3 x 3 convolutions and a shortcut."""
+    """A residual block: two 3 x 3 convolutions and a shortcut."""
 
     def __init__(self, before: int, after: int, stride: int) -> None:
         super().__init__()
@@ -39,14 +39,14 @@ class Block(nn.Module):
             self.downsample = nn.Sequential(nn.Conv2d(before, after, 1, stride, bias=False), nn.BatchNorm2d(after))
 
     def forward(self, x: Tensor) -> Tensor:
-        """relu(x + F(x))."""
+        """Return relu(x + F(x))."""
         shortcut = x if self.downsample is None else self.downsample(x)
         h = self.bn2(self.conv2(torch.relu(self.bn1(self.conv1(x)))))
         return torch.relu(h + shortcut)
 
 
 class ResNet18(nn.Module):
-    """Eight blocks of two convolutions, 64 to 512 channels."""
+    """ResNet-18: eight blocks of two convolutions, 64 to 512 channels, and a linear layer."""
 
     def __init__(self, channels: int, classes: int) -> None:
         super().__init__()
@@ -62,12 +62,12 @@ class ResNet18(nn.Module):
         self.fc = nn.Linear(512, classes)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Scores of the classes."""
+        """Return the scores of the classes."""
         scores: Tensor = self.fc(self.maps(x, 4).mean((2, 3)))
         return scores
 
     def maps(self, x: Tensor, layer: int) -> Tensor:
-        """(n, c, h, w) after layer 1, 2, 3 or 4."""
+        """Return the feature maps (n, c, h, w) after layer 1, 2, 3 or 4."""
         h: Tensor = self.maxpool(torch.relu(self.bn1(self.conv1(x))))
         for index in range(1, layer + 1):
             h = getattr(self, f"layer{index}")(h)
@@ -85,12 +85,31 @@ class ResNet18Encoder(nn.Module):
         self.layer, self.pool = layer, pool
 
     def forward(self, x: Tensor) -> Tensor:
-        """(n, features)."""
+        """Return the features (n, features) of prepared images."""
         return pooled(self.network.maps(self.pixels(x), self.layer), self.pool)
 
 
 def resnet18(shape: Sequence[int], classes: int, weights: str = "auto") -> nn.Module:
-    """The paper's third model; `weights` is "auto", "none" or a safetensors file with torchvision's names."""
+    """Build the paper's third model.
+
+    Parameters
+    ----------
+    shape : sequence of int
+        Channels, height and width of the images.
+    classes : int
+        How many scores the last layer gives.
+    weights : str
+        "auto" (ImageNet weights where this machine has them), "none", or a safetensors file with torchvision's names.
+
+    Returns
+    -------
+    torch.nn.Module
+
+    Raises
+    ------
+    InputError
+        If the samples are no images, or the weights do not fit.
+    """
     if len(shape) != 3:
         raise InputError(f"model 'resnet18' needs images (channels first); the clients have {tuple(shape)}")
     module = ResNet18(shape[0], classes)
@@ -100,7 +119,26 @@ def resnet18(shape: Sequence[int], classes: int, weights: str = "auto") -> nn.Mo
 
 
 def resnet18_encoder(layer: int = 4, size: int = 64, pool: int = 1) -> nn.Module:
-    """The paper's encoder (512 features after layer 4), where ImageNet weights are on this machine."""
+    """Build the paper's encoder (512 features after layer 4) from ImageNet weights on this machine.
+
+    Parameters
+    ----------
+    layer : int
+        The layer whose output is taken, 1 to 4.
+    size : int
+        Side in pixels to which images are resized.
+    pool : int
+        Features are averaged over a grid of `pool` x `pool` parts of the image.
+
+    Returns
+    -------
+    torch.nn.Module
+
+    Raises
+    ------
+    InputError
+        If there are no ImageNet weights on this machine, or an option is out of range.
+    """
     layer = int(number("layer", layer, at_least=1, at_most=4, whole=True))
     network = ResNet18(3, 1)
     _load(network, "auto")
@@ -126,6 +164,7 @@ def _load(module: ResNet18, weights: str) -> None:
 
 
 def _weights(weights: str) -> tuple[dict[str, Any] | None, str]:
+    """Return pretrained weights and where they are from, or None and "seed" where there are none."""
     if weights == "none":
         return None, "seed"
     folder = own_folder()

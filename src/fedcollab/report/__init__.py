@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fedcollab.lazy import lazily
+from fedcollab.report import theme
 
 if TYPE_CHECKING:
-    from fedcollab.report.page import write, write_figures
+    from fedcollab.report.figures import save_chart
+    from fedcollab.report.page import need_charts, write, write_figures
     from fedcollab.report.run import read_run
     from fedcollab.report.terminal import (
         console,
@@ -22,12 +24,15 @@ __all__ = [
     "answer_sentence",
     "coalition_line",
     "console",
+    "need_charts",
     "range_of_names",
     "read_run",
+    "save_chart",
     "show_demo_start",
     "show_distances",
     "show_run",
     "show_training",
+    "theme",
     "write",
     "write_figures",
 ]
@@ -39,6 +44,7 @@ __getattr__ = lazily(
         "read_run": "run",
         **dict.fromkeys(("answer_sentence", "coalition_line", "range_of_names"), "words"),
         **dict.fromkeys(("console", "show_demo_start", "show_distances", "show_run", "show_training"), "terminal"),
-        **dict.fromkeys(("write", "write_figures"), "page"),
+        **dict.fromkeys(("need_charts", "write", "write_figures"), "page"),
+        "save_chart": "figures",
     },
 )

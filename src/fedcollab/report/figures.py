@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import altair as alt
+
 from fedcollab import files as artefact
 from fedcollab.errors import choose
 from fedcollab.report import theme
-from fedcollab.report.charts import Chart
 from fedcollab.report.pictures import pictures
 from fedcollab.report.run import RunContents
 from fedcollab.report.slider import slider
@@ -21,24 +22,47 @@ WIDTH, SIDE = 620, 420
 
 def save_figures(run: RunContents, folder: Path, formats: Sequence[str]) -> list[Path]:
     """Write NAME.FORMAT for every picture, black on white."""
-    for kind in formats:
-        choose("formats", kind, FORMATS)
     moved = None if run.path is None else slider(run.distances, run.path, run.collaboration)
     written = []
     for name, chart in pictures(run, moved, live=False).items():
-        spec = printable(chart, square=name.startswith("matrix"))
-        for kind in formats:
-            path = folder / f"{name}.{kind}"
-            artefact.write_bytes(path, convert(spec, kind))
-            written.append(path)
+        size = {"width": SIDE, "height": SIDE} if name.startswith("matrix") else {"width": WIDTH}
+        written += _write({**chart.to_dict(), **size}, folder / name, formats)
     return written
 
 
-def printable(chart: Chart, *, square: bool) -> dict[str, Any]:
-    """The chart's specification for paper: fixed size, black ink, white ground."""
-    spec: dict[str, Any] = chart.to_dict()
-    size = {"width": SIDE, "height": SIDE} if square else {"width": WIDTH}
-    return {**spec, **size, "config": theme.config(theme.PRINT_INK) | {"background": "white"}}
+def save_chart(chart: alt.TopLevelMixin, path: str | Path, formats: Sequence[str] = ("png", "svg")) -> list[Path]:
+    """Write an Altair chart in the style of the report's figures, black on white.
+
+    Parameters
+    ----------
+    chart : Altair chart
+        The chart.
+    path : str or Path
+        The file to write, without its suffix.
+    formats : sequence of {"png", "svg", "pdf"}
+        One file is written for each.
+
+    Returns
+    -------
+    list of Path
+        The files.
+
+    Raises
+    ------
+    InputError
+        If a format is unknown, or a file cannot be written.
+    """
+    return _write(chart.to_dict(), Path(path), formats)
+
+
+def _write(spec: dict[str, Any], path: Path, formats: Sequence[str]) -> list[Path]:
+    """Write a chart's specification `spec` as PATH.FORMAT for each of `formats`, black on white."""
+    spec = {**spec, "config": theme.config(theme.PRINT_INK) | {"background": "white"}}
+    written = []
+    for kind in [choose("formats", kind, FORMATS) for kind in formats]:
+        written.append(path.with_name(f"{path.name}.{kind}"))
+        artefact.write_bytes(written[-1], convert(spec, kind))
+    return written
 
 
 def convert(spec: dict[str, Any], kind: str) -> bytes:

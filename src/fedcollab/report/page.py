@@ -30,7 +30,7 @@ def write(directory: str | Path, out: str | Path | None = None) -> Path:
     InputError
         If the directory is no run, or a package that the pictures need is missing.
     """
-    _need_pictures()
+    need_charts()
     run = read_run(directory)
     page = run.directory / "report.html" if out is None else Path(out)
     if page.is_dir():
@@ -53,11 +53,11 @@ def write_figures(
     formats : sequence of str
         Of "png", "svg", "pdf".
     """
-    _need_pictures()
+    need_charts()
     return save_figures(read_run(directory), Path(folder), formats)
 
 
-def _need_pictures() -> None:
-    """Say how to get the package that turns charts into files, where it is missing."""
+def need_charts() -> None:
+    """Raise `InputError` if the package that turns charts into files is missing; the message says how to get it."""
     if find_spec("vl_convert") is None:
         raise InputError("the pictures need vl_convert: pip install 'fedcollab[report]'")

@@ -1,49 +1,49 @@
 """Every table and figure of the paper by one command each: `fedcollab reproduce NAME`.
 
-One file a table or figure, with only its difference in it. They share one cache of cells (`cells`), one runner
-(`runner`), one way to set a scenario up (`setups`) and one to show a figure beside the paper's (`output`).
+One file a table or figure, with only its difference in it. They share one cache of results (`cells`), one runner
+(`runner`), one way to set a scenario up (`setups`) and one to show a number beside the paper's (`output`).
 """
 
 from __future__ import annotations
 
-from fedcollab.reproduce.ablation import Ablation
-from fedcollab.reproduce.clusters import Clusters
-from fedcollab.reproduce.complexity import Complexity
-from fedcollab.reproduce.convergence import Convergence
-from fedcollab.reproduce.deals import Deals
-from fedcollab.reproduce.distances import DistanceMatrices
-from fedcollab.reproduce.effect_of_c import EffectOfC
-from fedcollab.reproduce.experiment import Experiment
-from fedcollab.reproduce.heart import Heart
-from fedcollab.reproduce.label_distribution import LabelDistribution
-from fedcollab.reproduce.label_permutation import LabelPermutation
-from fedcollab.reproduce.new_client import NewClient
-from fedcollab.reproduce.overview import Overview
-from fedcollab.reproduce.quantities import Quantities
-from fedcollab.reproduce.table_1 import Table1
-from fedcollab.reproduce.table_2 import Table2
-from fedcollab.reproduce.two_client import TwoClient
+from typing import TYPE_CHECKING
 
-__all__ = ["EXPERIMENTS", "Experiment"]
+from fedcollab.lazy import lazily
 
-EXPERIMENTS: dict[str, Experiment] = {
-    made.name: made
-    for made in (
-        Table1(),
-        Table2(),
-        Clusters(),
-        Deals(),
-        Ablation(),
-        Complexity(),
-        Quantities(),
-        TwoClient(),
-        LabelDistribution(),
-        LabelPermutation(),
-        DistanceMatrices(),
-        EffectOfC(),
-        NewClient(),
-        Convergence(),
-        Overview(),
-        Heart(),
-    )
-}
+if TYPE_CHECKING:
+    from fedcollab.reproduce.cells import Cells
+    from fedcollab.reproduce.document import write_docs
+    from fedcollab.reproduce.experiment import Experiment
+    from fedcollab.reproduce.experiments import EXPERIMENTS, METHODS, find
+    from fedcollab.reproduce.runner import compute_missing, cores
+    from fedcollab.reproduce.workspace import Choices, Workspace
+
+__all__ = [
+    "EXPERIMENTS",
+    "METHODS",
+    "Cells",
+    "Choices",
+    "Experiment",
+    "Workspace",
+    "compute_missing",
+    "cores",
+    "find",
+    "write_docs",
+]
+
+# Altair is imported when an experiment is used, not when this package is.
+__getattr__ = lazily(
+    __name__,
+    {
+        "Cells": "cells",
+        "Choices": "workspace",
+        "EXPERIMENTS": "experiments",
+        "Experiment": "experiment",
+        "METHODS": "experiments",
+        "Workspace": "workspace",
+        "compute_missing": "runner",
+        "cores": "runner",
+        "find": "experiments",
+        "write_docs": "document",
+    },
+)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedcollab.reproduce.accuracy import FEDCOLLAB, AccuracyTable, Row
+from fedcollab.reproduce.accuracy import FEDCOLLAB, AccuracyTable, Method
 
 
 class Ablation(AccuracyTable):
@@ -15,7 +15,7 @@ class Ablation(AccuracyTable):
     scenarios = ("label-shift",)
     rows = (
         FEDCOLLAB,
-        Row("ignore-quantities", "Ignore quantities", "fedavg", "ignore-quantities", main=True),
-        Row("ignore-distances", "Ignore distances", "fedavg", "ignore-distances", main=True),
+        Method("ignore-quantities", "Ignore quantities", "fedavg", "ignore-quantities", main=True),
+        Method("ignore-distances", "Ignore distances", "fedavg", "ignore-distances", main=True),
     )
     shows_coalitions = True

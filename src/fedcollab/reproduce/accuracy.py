@@ -11,22 +11,35 @@ import numpy as np
 from fedcollab import metrics
 from fedcollab.reproduce.cells import Cell
 from fedcollab.reproduce.experiment import Experiment, paper
-from fedcollab.reproduce.lab import Lab, spoken
-from fedcollab.reproduce.output import Figure, Output, Table
+from fedcollab.reproduce.notation import Coalitions, in_table
+from fedcollab.reproduce.output import Comparison, Output, Row, Table
 from fedcollab.reproduce.setups import TITLES, Setup
+from fedcollab.reproduce.workspace import Workspace
 
 #: seeds that are looked for when a table is made, so that it shows all that was ever run
 MOST_SEEDS = 20
 
 
 @dataclass(frozen=True)
-class Row:
-    """One row: the paper's key, what to call it, the method, and in which coalitions it trains.
+class Method:
+    """One row of a table: a method, and in which coalitions it trains.
 
-    who       "local", "global", "fedcollab", "ignore-quantities", "ignore-distances"; None for a clustered baseline
-    main      whether it gets the seeds of the main rows
-    k         clusters of a clustered baseline, where it is not the setup's own number
-    options   of a clustered baseline
+    Parameters
+    ----------
+    key : str
+        Its key among the paper's numbers.
+    label : str
+        What to call it.
+    method : str
+        The algorithm, or the clustered baseline.
+    who : str or None
+        "local", "global", "fedcollab", "ignore-quantities" or "ignore-distances"; None for a clustered baseline.
+    main : bool
+        Whether it gets the seeds of the main rows.
+    k : int, optional
+        Clusters of a clustered baseline, where it is not the setup's own number.
+    options : tuple of (name, value)
+        Options of a clustered baseline.
     """
 
     key: str
@@ -38,102 +51,123 @@ class Row:
     options: tuple[tuple[str, Any], ...] = ()
 
 
-LOCAL = Row("local", "Local training", "fedavg", "local", main=True)
-FEDCOLLAB = Row("fedavg+fedcollab", "FedCollab", "fedavg", "fedcollab", main=True)
+LOCAL = Method("local", "Local training", "fedavg", "local", main=True)
+FEDCOLLAB = Method("fedavg+fedcollab", "FedCollab", "fedavg", "fedcollab", main=True)
 
 
 class AccuracyTable(Experiment):
     """A table of methods; a subclass lists its rows."""
 
-    rows: ClassVar[tuple[Row, ...]]
+    rows: ClassVar[tuple[Method, ...]]
     shows_coalitions: ClassVar[bool] = False
 
-    def cells(self, lab: Lab) -> Iterator[Cell]:
-        """Main rows first, seed by seed."""
-        for scenario in lab.scenarios(self.scenarios):
-            setup = lab.setups[scenario]
-            for seed in range(max(*lab.seeds(setup), *lab.seeds(setup, main=False)) + 1):
-                for row in self._wanted(lab, setup):
-                    if row is not LOCAL and seed not in lab.seeds(setup, main=row.main):
+    def cells(self, workspace: Workspace) -> Iterator[Cell]:
+        """Yield the cells seed by seed, main rows first."""
+        for setup in workspace.chosen(self.scenarios).values():
+            for seed in range(max(*workspace.seeds(setup), *workspace.seeds(setup, main=False)) + 1):
+                for row in self._wanted(workspace, setup):
+                    if row is not LOCAL and seed not in workspace.seeds(setup, main=row.main):
                         continue
                     if row.who not in (None, "local", "global"):
-                        yield lab.distances_cell(setup, seed)
-                    cell = cell_of(lab, setup, row, seed)
+                        yield workspace.distances_cell(setup, seed)
+                    cell = cell_of(workspace, setup, row, seed)
                     if cell is not None:
                         yield cell
 
-    def output(self, lab: Lab) -> Output:
-        """One table a scenario that has cells."""
+    def output(self, workspace: Workspace) -> Output:
+        """Return one table for each scenario that has cells."""
         tables = []
-        for scenario in lab.scenarios(self.scenarios):
-            setup = lab.setups[scenario]
-            rows: list[tuple[Any, ...]] = []
-            for row in self._wanted(lab, setup):
-                if row not in self.rows:
-                    continue
-                runs = runs_of(lab, setup, row)
-                if runs:
-                    rows.append(self._row(row, runs, paper().get(self.name, {}).get(scenario, {}).get(row.key, {})))
+        for scenario, setup in workspace.chosen(self.scenarios).items():
+            published = paper().get(self.name, {}).get(scenario, {})
+            rows = [
+                self._row(row, runs, published.get(row.key, {}))
+                for row in self._wanted(workspace, setup)
+                if row in self.rows and (runs := runs_of(workspace, setup, row))
+            ]
             if rows:
                 columns = ("method", "Acc", "IPR", "RSD", "seeds", *["coalitions"] * self.shows_coalitions)
                 title = f"{TITLES[scenario]}, {setup.rounds} rounds"
                 tables.append(Table(title, columns, rows, setup.differences, scenario))
         return Output(tables)
 
-    def _wanted(self, lab: Lab, setup: Setup) -> list[Row]:
-        return [LOCAL, *(row for row in self.rows if row is not LOCAL and lab.wants(setup, row.method))]
+    def _wanted(self, workspace: Workspace, setup: Setup) -> list[Method]:
+        """Return local training and the rows to run."""
+        return [LOCAL, *(row for row in self.rows if row is not LOCAL and workspace.wants(setup, row.method))]
 
-    def _row(self, row: Row, runs: dict[int, Run], published: dict[str, list[float]]) -> tuple[Any, ...]:
+    def _row(self, row: Method, runs: dict[int, Run], published: dict[str, list[float]]) -> Row:
+        """Return the entries of a `row`: the measures of its `runs` beside those `published`."""
         entries = [
-            None if row is LOCAL and measure != "acc" else Figure(values, _pair(published.get(measure)))
+            None
+            if row is LOCAL and measure != "acc"
+            else Comparison(values, (published[measure][0], published[measure][1]) if measure in published else None)
             for measure, values in measures(runs).items()
         ]
-        extra = [said_coalitions(runs)] if self.shows_coalitions else []
-        return (row.label, *entries, len(runs), *extra)
+        return (row.label, *entries, len(runs), *[coalitions_found(runs)] * self.shows_coalitions)
 
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """One seed of a row: each client's accuracy, alone and by the method, and who trained with whom."""
+    """One seed of a row: each client's accuracy by the method and by local training, and who trained with whom."""
 
     accuracy: Any
     local: Any
     coalitions: list[list[str]]
 
 
-def cell_of(lab: Lab, setup: Setup, row: Row, seed: int, *, training: int | None = None) -> Cell | None:
-    """The cell of a row, if its coalitions are known yet; `training` where the training has a seed of its own."""
-    who = row.who
-    if who not in (None, "local", "global"):
-        ignore = "" if who == "fedcollab" else str(who).removeprefix("ignore-")
-        found = lab.coalitions(setup, seed, ignore=ignore)
-        return None if found is None else lab.training_cell(setup, seed, row.method, found, training=training)
+def cell_of(
+    workspace: Workspace, setup: Setup, row: Method, seed: int, *, training_seed: int | None = None
+) -> Cell | None:
+    """Return the cell of a row.
+
+    Parameters
+    ----------
+    workspace : Workspace
+        Where the distances are.
+    setup : Setup
+        The scenario.
+    row : Method
+        The row.
+    seed : int
+        The seed of the samples and of the training.
+    training_seed : int, optional
+        Another seed for the training alone.
+
+    Returns
+    -------
+    Cell or None
+        None if its coalitions are not known yet.
+    """
+    coalitions: Coalitions | None = row.who
+    if row.who not in (None, "local", "global"):
+        ignore = str(row.who).removeprefix("fedcollab").removeprefix("ignore-")
+        coalitions = workspace.coalitions(setup, seed, ignore=ignore)
+        if coalitions is None:
+            return None
     setup = setup if row.k is None else replace(setup, k=row.k)
     options = {key: min(value, setup.rounds) if key == "local_rounds" else value for key, value in row.options}
-    return lab.training_cell(setup, seed, row.method, who, options=options, training=training)
+    return workspace.training_cell(setup, seed, row.method, coalitions, options=options, training_seed=training_seed)
 
 
-def runs_of(lab: Lab, setup: Setup, row: Row) -> dict[int, Run]:
-    """All seeds of a row that are there, each with its local reference."""
+def runs_of(workspace: Workspace, setup: Setup, row: Method) -> dict[int, Run]:
+    """Return the runs of a `row` of `setup` that the `workspace` has, by seed, each with its local reference."""
     runs = {}
     for seed in range(MOST_SEEDS):
-        cell, reference = cell_of(lab, setup, row, seed), cell_of(lab, setup, LOCAL, seed)
-        run = None if cell is None or reference is None else run_of(lab, cell, reference)
+        run = run_of(workspace, *(cell_of(workspace, setup, which, seed) for which in (row, LOCAL)))
         if run is not None:
             runs[seed] = run
     return runs
 
 
-def run_of(lab: Lab, cell: Cell, reference: Cell) -> Run | None:
-    """A cell beside its local reference, if both are there."""
-    result, local = lab.get(cell), lab.get(reference)
+def run_of(workspace: Workspace, cell: Cell | None, reference: Cell | None) -> Run | None:
+    """Return the run of a `cell` with its local `reference`, or None if the `workspace` lacks one of them."""
+    result, local = workspace.get(cell), workspace.get(reference)
     if result is None or local is None:
         return None
     return Run(np.array(result["accuracy"]), np.array(local["accuracy"]), result["coalitions"])
 
 
 def measures(runs: dict[int, Run]) -> dict[str, tuple[float, ...]]:
-    """Acc, IPR and RSD of every seed, in percent."""
+    """Return Acc, IPR and RSD of every seed, in percent."""
     both = [(run.accuracy, run.local) for run in runs.values()]
     return {
         "acc": tuple(100 * metrics.acc(accuracy) for accuracy, _ in both),
@@ -142,15 +176,11 @@ def measures(runs: dict[int, Run]) -> dict[str, tuple[float, ...]]:
     }
 
 
-def _pair(values: list[float] | None) -> tuple[float, float] | None:
-    return None if values is None else (values[0], values[1])
-
-
-def said_coalitions(runs: dict[int, Run]) -> str:
-    """The coalitions found, each with its seeds where they differ."""
+def coalitions_found(runs: dict[int, Run]) -> str:
+    """Return the coalitions of the runs as text, each with its seeds where they differ."""
     found: dict[str, list[int]] = {}
     for seed, run in runs.items():
-        found.setdefault(spoken(run.coalitions).replace(".", ", "), []).append(seed)
+        found.setdefault(in_table(run.coalitions), []).append(seed)
     if len(found) == 1:
         return next(iter(found))
     return "; ".join(f"{text} (seed {', '.join(map(str, seeds))})" for text, seeds in found.items())

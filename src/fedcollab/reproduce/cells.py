@@ -3,27 +3,29 @@
 A cell's file name can be read (`label-shift/fedavg_global_r200_s0.json`); its content carries every setting that
 decides the result, the date, the machine and the CPU seconds it took. A file that was made with other settings than
 those asked for counts as absent and is made again. Files are written whole or not at all, and a cell that another
-process is computing is left to it, so that two commands can share one folder. A long cell lays down on its desk what it
-has done so far: one that was interrupted goes on from there.
+process is computing is left to it, so that two commands can share one folder. A long computation saves checkpoints in a
+scratch folder: one that was interrupted goes on from there.
 """
 
 from __future__ import annotations
 
+import datetime
 import hashlib
 import json
 import os
+import platform
 import shutil
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from fedcollab import files as artefact
+from fedcollab import __version__, files
 from fedcollab.errors import InputError
-from fedcollab.runs.directory import now, versions
 
 try:
     import fcntl
@@ -31,25 +33,36 @@ except ImportError:  # no such locks on Windows: two commands may compute a cell
     fcntl = None  # type: ignore[assignment]
 
 Result = dict[str, Any]
+PACKAGES = ("numpy", "torch", "scikit-learn", "pandas")
 
 
 @dataclass(frozen=True, eq=False)
 class Cell:
-    """What to compute: `kind` names the function (`compute.KINDS`), `name` the file, `settings` all it depends on."""
+    """A result to compute.
+
+    Parameters
+    ----------
+    kind : str
+        What computes it, one of `runner.KINDS`.
+    name : str
+        The file, without its suffix.
+    settings : mapping
+        Everything that the result depends on.
+    """
 
     kind: str
     name: str
     settings: Mapping[str, Any]
 
-    def plain(self) -> dict[str, Any]:
-        """The settings as they read back from JSON."""
-        values: dict[str, Any] = json.loads(artefact.dumps({"kind": self.kind, **self.settings}))
+    def comparable(self) -> dict[str, Any]:
+        """Return kind and settings as they read back from JSON."""
+        values: dict[str, Any] = json.loads(files.dumps({"kind": self.kind, **self.settings}))
         return values
 
 
 @dataclass(frozen=True, eq=False)
-class Kept:
-    """A cell's file: the result, and when, where and for how many CPU seconds."""
+class Record:
+    """The content of a cell's file: the result, its settings, and when, where and in how many CPU seconds."""
 
     result: Result
     settings: dict[str, Any]
@@ -58,10 +71,15 @@ class Kept:
     seconds: float
 
 
-class Desk:
-    """What a cell has done so far: a `folder` for checkpoints, and the CPU seconds of all who worked at it.
+class Scratch:
+    """A folder for the checkpoints of an unfinished cell, which also counts the CPU seconds of all who worked on it.
 
-    `key` tells the work; what another work left in the folder is thrown away.
+    Parameters
+    ----------
+    folder : Path
+        The folder; it need not exist.
+    key : str
+        A checksum of the work. What work with another key left in the folder is deleted.
     """
 
     def __init__(self, folder: Path, key: str) -> None:
@@ -69,7 +87,7 @@ class Desk:
         begun, self._spent = folder / "key", folder / "seconds"
         if not begun.exists() or begun.read_text() != key:
             self.clear()
-            artefact.write_bytes(begun, key.encode())
+            files.write_bytes(begun, key.encode())
         self._before = float(self._spent.read_text()) if self._spent.exists() else 0.0
         self._started = time.process_time()
 
@@ -78,66 +96,72 @@ class Desk:
         """CPU seconds up to now; what else the machine does at the time does not count."""
         return self._before + time.process_time() - self._started
 
-    def note(self, done: int, total: int) -> None:
-        """A training's progress: what it has cost is written down, for the case that it is interrupted."""
-        artefact.write_bytes(self._spent, f"{self.seconds:.1f}".encode())
+    def progress(self, done: int, total: int) -> None:
+        """A progress callback that writes the CPU seconds down, in case the computation is interrupted."""
+        files.write_bytes(self._spent, f"{self.seconds:.1f}".encode())
 
     def clear(self) -> None:
-        """Nothing to go on from."""
+        """Delete the folder."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
 @dataclass(eq=False)
 class Cells:
-    """A folder of cells."""
+    """A folder of cells.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder; it need not exist.
+    """
 
     folder: Path
-    _read: dict[str, Kept] = field(default_factory=dict)
+    _read: dict[str, Record] = field(default_factory=dict)
 
     def path(self, cell: Cell) -> Path:
-        """Where a cell is kept."""
+        """Return the file of a cell."""
         return self.folder / f"{cell.name}.json"
 
-    def get(self, cell: Cell) -> Kept | None:
-        """What was computed, or None where it was not, or with other settings."""
-        kept = self._read.get(cell.name)
-        if kept is None:
+    def get(self, cell: Cell) -> Record | None:
+        """Return a cell's record, or None if it was not computed, or with other settings."""
+        record = self._read.get(cell.name)
+        if record is None:
             if not self.path(cell).exists():
                 return None
-            content = artefact.read_json(self.path(cell), "cell")
+            content = files.read_json(self.path(cell), "cell")
             try:
                 keys = ("result", "settings", "date", "machine", "seconds")
-                kept = self._read[cell.name] = Kept(*(content[key] for key in keys))
+                record = self._read[cell.name] = Record(*(content[key] for key in keys))
             except KeyError as error:
                 raise InputError(f"`{self.path(cell)}` lacks {error}; delete it to compute the cell again") from None
-        return kept if kept.settings == cell.plain() else None
+        return record if record.settings == cell.comparable() else None
 
     def put(self, cell: Cell, result: Result, seconds: float) -> None:
-        """Keep a result."""
+        """Write the file of a cell: its `result`, and the CPU `seconds` it took."""
         content = {
-            "settings": cell.plain(),
-            "date": now()[:10],
+            "settings": cell.comparable(),
+            "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
             "machine": machine(),
             "versions": versions(),
             "seconds": round(seconds, 1),
             "result": result,
         }
-        artefact.write_json(self.path(cell), "cell", content)
+        files.write_json(self.path(cell), "cell", content)
         self.forget(cell)
 
-    def desk(self, cell: Cell) -> Desk:
-        """Where the cell is worked on; with other settings or other code the work begins anew."""
-        name = cell.name.replace("/", "_") + ("" if fcntl else f"_{os.getpid()}")  # without locks: nobody shares
-        text = json.dumps([cell.plain(), versions(), _code()], sort_keys=True)
-        return Desk(self.folder / ".unfinished" / name, hashlib.sha256(text.encode()).hexdigest())
+    def scratch(self, cell: Cell) -> Scratch:
+        """Return the scratch folder of a cell; with other settings or other code it is emptied."""
+        name = cell.name.replace("/", "_") + ("" if fcntl else f"_{os.getpid()}")  # without locks: one each
+        text = json.dumps([cell.comparable(), versions(), _code()], sort_keys=True)
+        return Scratch(self.folder / ".unfinished" / name, hashlib.sha256(text.encode()).hexdigest())
 
     def forget(self, cell: Cell) -> None:
-        """Look at the file again: another process may have written it."""
+        """Read the file of a cell anew the next time: another process may have written it."""
         self._read.pop(cell.name, None)
 
     @contextmanager
     def claim(self, cell: Cell) -> Iterator[bool]:
-        """Whether this process may compute the cell now; another one that died gives its claim up by that."""
+        """Give whether this process may compute the cell now; the claim of a process that died ends with it."""
         if fcntl is None:
             yield True
             return
@@ -154,7 +178,7 @@ class Cells:
 
 @lru_cache(maxsize=1)
 def _code() -> str:
-    """A checksum of the code that trains: what one version has begun, another must not end."""
+    """Return a checksum of the code that trains: a checkpoint of one version is of no use to another."""
     digest = hashlib.sha256()
     for part in ("training", "baselines"):
         for path in sorted((Path(__file__).parents[1] / part).rglob("*.py")):
@@ -162,8 +186,14 @@ def _code() -> str:
     return digest.hexdigest()
 
 
+def versions() -> dict[str, str]:
+    """Return the versions of fedcollab, of Python, and of the packages that can change a result."""
+    own = {"fedcollab": __version__, "python": platform.python_version()}
+    return own | {package: metadata.version(package) for package in PACKAGES}
+
+
 def machine() -> str:
-    """The machine in a few words: cores, memory, GPU; no name."""
+    """Return the machine in a few words: cores, memory, GPU; no name."""
     import torch
 
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30 if hasattr(os, "sysconf") else 0.0

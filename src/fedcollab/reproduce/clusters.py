@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedcollab.reproduce.accuracy import FEDCOLLAB, AccuracyTable, Row
+from fedcollab.reproduce.accuracy import FEDCOLLAB, AccuracyTable, Method
 from fedcollab.reproduce.table_2 import NAMES
 
 NUMBERS = (2, 3, 4, 5)
@@ -19,8 +19,8 @@ class Clusters(AccuracyTable):
     place = "not in it (its numbers of clusters are unpublished; Table 2 takes 4)"
     time = "4 h (label shift 50 min)"
     rows = (
-        *(Row(key, f"{label}, K = {k}", key, None, k=k) for key, label in NAMES.items() for k in NUMBERS),
-        Row("kmeans", "KMeans, long alone, K = 4", "kmeans", None, k=4, options=(("local_rounds", 100),)),
+        *(Method(key, f"{label}, K = {k}", key, None, k=k) for key, label in NAMES.items() for k in NUMBERS),
+        Method("kmeans", "KMeans, long alone, K = 4", "kmeans", None, k=4, options=(("local_rounds", 100),)),
         FEDCOLLAB,
     )
     shows_coalitions = True

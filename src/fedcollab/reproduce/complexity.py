@@ -7,57 +7,44 @@ value (1,024).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from math import prod
-from typing import Any
 
-from fedcollab.reproduce.cells import Cell
+from fedcollab import training
 from fedcollab.reproduce.experiment import Experiment, paper
-from fedcollab.reproduce.lab import Lab
-from fedcollab.reproduce.output import Figure, Output, Table
+from fedcollab.reproduce.output import Comparison, Output, Row, Table
 from fedcollab.reproduce.setups import TITLES
+from fedcollab.reproduce.workspace import Workspace
 
-FEATURES, OTHERS = 512, 19
+FEATURES, HIDDEN, OTHERS = 512, 200, 19
 #: operations a value of batch norm and of the last average pool, as the paper counts
 NORM, POOL = 4, 2
 
 
 class Complexity(Experiment):
-    """One forward pass of one sample, and one exchange of parameters; then what our runs really moved."""
+    """One forward pass of one sample, and one exchange of parameters; then what our runs really moved.
+
+    It has no cells of its own: it reads what the distances and FedAvg cost, where they are there.
+    """
 
     name = "complexity"
     title = "Computation and communication of the discriminator beside the FL model"
     place = "Table 5, Appendix B.4"
     time = "2 s"
 
-    def cells(self, lab: Lab) -> Iterator[Cell]:
-        """None of its own: it reads what the distances and FedAvg cost, where they are there."""
-        yield from ()
-
-    def output(self, lab: Lab) -> Output:
-        """Counts, the two ratios of the text, and bytes."""
-        from fedcollab.distances.methods.discriminator import macs, parameters
-
-        rows: list[tuple[Any, ...]] = []
-        ratios: list[tuple[Any, ...]] = []
+    def output(self, workspace: Workspace) -> Output:
+        """Return the counts, the two ratios of the text, and bytes."""
+        rows: list[Row] = []
+        ratios: list[Row] = []
         for labels in (10, 20):
-            known = paper()["complexity"] if labels == 10 else None
-            model_macs, model_params = count(labels)
-            small = macs(FEATURES, labels), parameters(FEATURES, labels)
-            for title, key, values in (
-                ("client discriminator", "discriminator", small),
-                ("ResNet-18", "model", (model_macs, model_params)),
-            ):
-                both = [None, None] if known is None else [(known[key][what], None) for what in ("macs", "params")]
-                figures = [Figure((value,), of, digits=0) for value, of in zip(values, both, strict=True)]
-                rows.append((f"{title}, {labels} labels", *figures))
-            extra = [100 * OTHERS * own / whole for own, whole in zip(small, (model_macs, model_params), strict=True)]
-            said = (
-                [None, None] if known is None else [(known["extra"][k], None) for k in ("computation", "communication")]
-            )
-            ratios.append(
-                (f"{labels} labels", *(Figure((value,), of, digits=1) for value, of in zip(extra, said, strict=True)))
-            )
+            known = paper()["complexity"] if labels == 10 else {}
+            small, large = discriminator(labels), resnet18(labels)
+            for title, key, values in (("client discriminator", "discriminator", small), ("ResNet-18", "model", large)):
+                published = (known[key]["macs"], known[key]["params"]) if known else (None, None)
+                rows.append((f"{title}, {labels} labels", *_compared(values, published, 0)))
+            extra = [100 * OTHERS * own / whole for own, whole in zip(small, large, strict=True)]
+            published = (known["extra"]["computation"], known["extra"]["communication"]) if known else (None, None)
+            ratios.append((f"{labels} labels", *_compared(extra, published, 1)))
         tables = [
             Table("Multiply-accumulates of one forward pass, and parameters", ("network", "MACs", "parameters"), rows),
             Table(
@@ -67,19 +54,19 @@ class Complexity(Experiment):
                 ("One forward pass and one exchange, as the paper compares them; not totals.",),
             ),
         ]
-        moved = self._moved(lab)
+        moved = self._moved(workspace)
         if moved:
             columns = ("scenario", "distances by", "MB", "FedAvg, MB", "rounds of FedAvg", "percent of FedAvg")
             note = "`cross` is for one machine; over a network the same question takes `few-round`'s two rounds."
             tables.append(Table("What our runs moved, MB a client, both ways", columns, moved, (note,)))
         return Output(tables)
 
-    def _moved(self, lab: Lab) -> list[tuple[Any, ...]]:
-        rows: list[tuple[Any, ...]] = []
-        for scenario in lab.scenarios(self.scenarios):
-            setup = lab.setups[scenario]
-            found = lab.get(lab.distances_cell(setup, 0))
-            trained = lab.get(lab.training_cell(setup, 0, "fedavg", "global"))
+    def _moved(self, workspace: Workspace) -> list[Row]:
+        """Return what the distances and FedAvg moved in each scenario that has both."""
+        rows: list[Row] = []
+        for scenario, setup in workspace.chosen(self.scenarios).items():
+            found = workspace.get(workspace.distances_cell(setup, 0))
+            trained = workspace.get(workspace.training_cell(setup, 0, "fedavg", "global"))
             if found is None or trained is None or not found["bytes"]:
                 continue
             own = sum(found["bytes"].values()) / len(found["bytes"]) / 1e6
@@ -88,17 +75,35 @@ class Complexity(Experiment):
         return rows
 
 
-def count(labels: int, shape: tuple[int, ...] = (3, 32, 32)) -> tuple[int, int]:
-    """Operations of one image's forward pass of ResNet-18, as the paper counts them, and parameters."""
+def _compared(ours: Iterable[float], published: Iterable[float | None], digits: int) -> list[Comparison]:
+    """Return each of `ours` beside what the paper `published`, with as many `digits`."""
+    return [
+        Comparison((value,), None if known is None else (known, None), digits)
+        for value, known in zip(ours, published, strict=True)
+    ]
+
+
+def discriminator(labels: int) -> tuple[int, int]:
+    """Return the operations of one sample's forward pass of a client discriminator, and its parameters.
+
+    Features and label each have a linear layer to the hidden units, and these one to the score.
+
+    >>> discriminator(10)
+    (104600, 105001)
+    """
+    layers = ((FEATURES, HIDDEN), (labels, HIDDEN), (HIDDEN, 1))
+    return sum(inputs * units for inputs, units in layers), sum((inputs + 1) * units for inputs, units in layers)
+
+
+def resnet18(labels: int, shape: tuple[int, ...] = (3, 32, 32)) -> tuple[int, int]:
+    """Return the operations of one image's forward pass of ResNet-18, as the paper counts them, and its parameters."""
     import torch
     from torch import nn
 
-    from fedcollab.training.models import MODELS
-
-    network = MODELS["resnet18"](shape, labels)
+    network = training.MODELS["resnet18"](shape, labels)
     total = 0
 
-    def note(layer: nn.Module, inputs: tuple[torch.Tensor], output: torch.Tensor) -> None:
+    def count(layer: nn.Module, inputs: tuple[torch.Tensor], output: torch.Tensor) -> None:
         nonlocal total
         if isinstance(layer, nn.BatchNorm2d):
             total += NORM * output.numel()
@@ -108,7 +113,7 @@ def count(labels: int, shape: tuple[int, ...] = (3, 32, 32)) -> tuple[int, int]:
             total += layer.weight.numel() * prod(output.shape[2:])
 
     for layer in network.modules():
-        layer.register_forward_hook(note)
+        layer.register_forward_hook(count)
     network.eval()
     with torch.no_grad():
         network(torch.zeros(1, *shape))

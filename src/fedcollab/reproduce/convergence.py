@@ -14,19 +14,24 @@ from typing import Any
 import numpy as np
 
 from fedcollab.coalitions import Collaboration, objective
-from fedcollab.coalitions.inputs import first_appearance
 from fedcollab.reproduce import pictures
-from fedcollab.reproduce.cells import Cell, Desk, Result
+from fedcollab.reproduce.cells import Cell, Result, Scratch
 from fedcollab.reproduce.compute import rounded
 from fedcollab.reproduce.experiment import Experiment, paper
-from fedcollab.reproduce.lab import Lab, said, spoken
-from fedcollab.reproduce.output import Output, Table
+from fedcollab.reproduce.notation import in_table, shorthand
+from fedcollab.reproduce.output import Output, Row, Table
 from fedcollab.reproduce.setups import TITLES, Setup
+from fedcollab.reproduce.workspace import Workspace
 from fedcollab.seeds import generator
 
 RUNS = 100
 #: the scenario that the paper's figure is of
 PAPER = "feature-shift"
+COLUMNS = ("scenario", "last change at most", "paper", "stopped at most", "paper ", "runs in the best", "ends (runs)")
+NOTE = (
+    "The best partition is the one that `solve` finds and proves: where the steps of Algorithm 2 end, it also joins "
+    "whole coalitions and swaps clients."
+)
 
 
 class Convergence(Experiment):
@@ -37,64 +42,47 @@ class Convergence(Experiment):
     place = "Figure 8, Appendix B.3 (RQ6)"
     time = "2 min"
 
-    def cells(self, lab: Lab) -> Iterator[Cell]:
-        """Seed 0 of each scenario."""
-        for scenario in lab.scenarios(self.scenarios):
-            setup = lab.setups[scenario]
-            yield lab.distances_cell(setup, 0)
-            cell = descents_cell(lab, setup)
+    def cells(self, workspace: Workspace) -> Iterator[Cell]:
+        """Yield the cells of seed 0 of each scenario."""
+        for setup in workspace.chosen(self.scenarios).values():
+            yield workspace.distances_cell(setup, 0)
+            cell = descents_cell(workspace, setup)
             if cell is not None:
                 yield cell
 
-    def output(self, lab: Lab) -> Output:
-        """Trajectories, the histogram, and where the runs end."""
-        rows: list[tuple[Any, ...]] = []
+    def output(self, workspace: Workspace) -> Output:
+        """Return the losses, the histogram, and where the runs end."""
+        rows: list[Row] = []
         charts, known = {}, paper()["convergence"]
-        for scenario in lab.scenarios(self.scenarios):
-            cell = descents_cell(lab, lab.setups[scenario])
-            found = None if cell is None else lab.get(cell)
-            if found is None:
+        for scenario, setup in workspace.chosen(self.scenarios).items():
+            found, answer = workspace.get(descents_cell(workspace, setup)), workspace.solve(setup, 0)
+            if found is None or answer is None:
                 continue
-            answer = lab.solve(lab.setups[scenario], 0)
-            assert answer is not None
             ends = "; ".join(f"{text} ({count})" for text, count in list(found["ends"].items())[:3])
             of_paper = [known[key] if scenario == PAPER else None for key in ("converged", "stopped")]
             rows.append((TITLES[scenario], max(found["converged"]), of_paper[0], max(found["stopped"]),
                          of_paper[1], in_the_best(found, answer), ends))  # fmt: skip
             charts[f"{self.name}-{scenario}"] = pictures.descents(found["losses"], found["converged"], answer.objective)
-        columns = (
-            "scenario",
-            "last change at most",
-            "paper",
-            "stopped at most",
-            "paper ",
-            "runs in the best",
-            "ends (runs)",
-        )
-        notes = (
-            "The best partition is the one that `solve` finds and proves: where the steps of Algorithm 2 end, it also "
-            "joins whole coalitions and swaps clients.",
-        )
-        return Output([Table("Inner iterations of 100 runs", columns, rows, notes)] if rows else [], charts)
+        return Output([Table("Inner iterations of 100 runs", COLUMNS, rows, (NOTE,))] if rows else [], charts)
 
 
-def descents_cell(lab: Lab, setup: Setup) -> Cell | None:
-    """The runs on one matrix, once it is there."""
-    found = lab.distances(setup, 0)
+def descents_cell(workspace: Workspace, setup: Setup) -> Cell | None:
+    """Return the cell of the runs on one matrix, or None if the matrix is not there."""
+    found = workspace.distances(setup, 0)
     if found is None:
         return None
-    runs = RUNS if lab.asked.size != "tiny" else 5
+    runs = RUNS if workspace.choices.size != "tiny" else 5
     settings = {"matrix": rounded(found.matrix), "quantities": found.quantities, "names": list(found.names)}
     return Cell("descents", setup.file("descents", 0), {**settings, "C": setup.C, "runs": runs, "seed": 0})
 
 
 def in_the_best(found: Result, answer: Collaboration) -> int:
-    """How many runs end with the solver's objective (a cell's distances and losses are rounded)."""
+    """Return how many runs end with the solver's objective (a cell's distances and losses are rounded)."""
     return sum(path[-1] <= answer.objective + 1e-3 for path in found["losses"])
 
 
-def compute(settings: Mapping[str, Any], desk: Desk) -> Result:
-    """Losses after every inner iteration, when each run converged and stopped, and where the runs end."""
+def compute(settings: Mapping[str, Any], scratch: Scratch) -> Result:
+    """Return the losses after every inner iteration, when each run converged and stopped, and where the runs end."""
     matrix, quantities = np.array(settings["matrix"]), np.array(settings["quantities"], dtype=np.float64)
     losses, converged, stopped = [], [], []
     ends: Counter[str] = Counter()
@@ -104,18 +92,32 @@ def compute(settings: Mapping[str, Any], desk: Desk) -> Result:
         losses.append(rounded(path, 4))
         stopped.append(len(path) - 1)
         converged.append(int(np.flatnonzero(np.diff(path))[-1]) + 1 if len(set(path)) > 1 else 0)
-        groups = [[settings["names"][i] for i in np.flatnonzero(labels == k)] for k in range(labels.max() + 1)]
-        ends[spoken(said(groups)).replace(".", ", ")] += 1
-    return {
-        "losses": losses,
-        "converged": converged,
-        "stopped": stopped,
-        "ends": dict(ends.most_common()),
-    }
+        groups = [[settings["names"][i] for i in np.flatnonzero(labels == k)] for k in dict.fromkeys(labels.tolist())]
+        ends[in_table(shorthand(groups))] += 1
+    return {"losses": losses, "converged": converged, "stopped": stopped, "ends": dict(ends.most_common())}
 
 
 def descend(matrix: Any, quantities: Any, C: float, rng: np.random.Generator) -> tuple[list[float], Any]:
-    """One run of Algorithm 2 from all-local: the loss at the start and after each inner iteration, and the answer."""
+    """Run Algorithm 2 once, from all-local.
+
+    Parameters
+    ----------
+    matrix : array of shape (N, N)
+        The distances.
+    quantities : array of shape (N,)
+        The samples of each client.
+    C : float
+        The weight of the generalisation term.
+    rng : Generator
+        Decides the order in which clients are visited.
+
+    Returns
+    -------
+    losses : list of float
+        The objective at the start and after each inner iteration.
+    labels : array of int
+        The coalition of each client.
+    """
     count = len(quantities)
     labels = np.arange(count)
     path = [objective(matrix, quantities, labels, C)]
@@ -134,4 +136,4 @@ def descend(matrix: Any, quantities: Any, C: float, rng: np.random.Generator) ->
             labels[client] = best
             changed |= best != before
             path.append(float(values[best]))
-    return path, first_appearance(labels)
+    return path, labels

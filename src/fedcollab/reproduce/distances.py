@@ -10,11 +10,11 @@ import numpy as np
 from fedcollab.reproduce import pictures
 from fedcollab.reproduce.cells import Cell
 from fedcollab.reproduce.experiment import Experiment
-from fedcollab.reproduce.lab import Lab
-from fedcollab.reproduce.output import Output, Table
+from fedcollab.reproduce.output import Output, Row, Table
 from fedcollab.reproduce.quantities import counts_cell
 from fedcollab.reproduce.setups import TITLES, Setup
 from fedcollab.reproduce.table_2 import NAMES
+from fedcollab.reproduce.workspace import Workspace
 
 ROUNDS = 10
 OTHERS = ("fesem", "kmeans", "fedcluster")
@@ -28,36 +28,31 @@ class DistanceMatrices(Experiment):
     place = "Figure 5, Section 5.3"
     time = "6 min (label shift 1 min)"
 
-    def cells(self, lab: Lab) -> Iterator[Cell]:
-        """Seed 0; the clustered baselines for few rounds, which is when they decide."""
-        for scenario in lab.scenarios(self.scenarios):
-            setup = lab.setups[scenario]
+    def cells(self, workspace: Workspace) -> Iterator[Cell]:
+        """Yield the cells of seed 0; the clustered baselines for few rounds, which is when they decide."""
+        for setup in workspace.chosen(self.scenarios).values():
             yield counts_cell(setup)
-            yield lab.distances_cell(setup, 0)
-            for method in OTHERS:
-                yield lab.training_cell(setup, 0, method, None, rounds=self._rounds(setup))
+            yield workspace.distances_cell(setup, 0)
+            yield from (baseline_cell(workspace, setup, method) for method in OTHERS)
 
-    def output(self, lab: Lab) -> Output:
-        """The matrices side by side, and how well each tells the planted types apart."""
+    def output(self, workspace: Workspace) -> Output:
+        """Return the matrices side by side, and how well each tells the planted types apart."""
         tables, charts = [], {}
-        for scenario in lab.scenarios(self.scenarios):
-            setup = lab.setups[scenario]
-            made, found = lab.get(counts_cell(setup)), lab.distances(setup, 0)
+        for scenario, setup in workspace.chosen(self.scenarios).items():
+            made, found = workspace.get(counts_cell(setup)), workspace.distances(setup, 0)
             if made is None or found is None:
                 continue
             matrices: dict[str, Any] = {"FedCollab": found.matrix}
             for method in OTHERS:
-                result = lab.get(lab.training_cell(setup, 0, method, None, rounds=self._rounds(setup)))
+                result = workspace.get(baseline_cell(workspace, setup, method))
                 if result is not None and result["distances"] is not None:
                     matrices[NAMES[method]] = np.array(result["distances"])
-            rows: list[tuple[Any, ...]] = [
-                (name, *levels(matrix, np.array(made["types"]))) for name, matrix in matrices.items()
-            ]
+            rows: list[Row] = [(name, *levels(matrix, np.array(made["types"]))) for name, matrix in matrices.items()]
             columns = ("method", "same type", "types 0, 1", "types 2, 3", "the others", "told apart")
             notes = (
                 "Mean distance of pairs, in units of the largest. Told apart: how often a pair of one type is nearer "
                 "than a pair of two types (.5 is guessing, 1 always).",
-                f"FeSEM, KMeans and FedCluster after {self._rounds(setup)} rounds."
+                f"FeSEM, KMeans and FedCluster after {min(ROUNDS, setup.rounds)} rounds."
                 if len(matrices) > 1
                 else "FeSEM, KMeans and FedCluster: not run yet.",
             )
@@ -65,13 +60,14 @@ class DistanceMatrices(Experiment):
             charts[f"{self.name}-{scenario}"] = pictures.matrices(matrices)
         return Output(tables, charts)
 
-    @staticmethod
-    def _rounds(setup: Setup) -> int:
-        return min(ROUNDS, setup.rounds)
+
+def baseline_cell(workspace: Workspace, setup: Setup, method: str) -> Cell:
+    """Return the cell of a clustered baseline (`method`) of `setup` in the `workspace`, trained for few rounds."""
+    return workspace.training_cell(setup, 0, method, None, rounds=min(ROUNDS, setup.rounds))
 
 
 def levels(matrix: Any, types: Any) -> tuple[float, ...]:
-    """Mean distances of pairs by their types, and the chance that same-type pairs are nearer."""
+    """Return mean distances of pairs by their types, and the chance that a pair of one type is nearer than others."""
     upper = np.triu(np.ones_like(matrix, dtype=bool), 1)
     first, second = types[:, None] * np.ones_like(types), types * np.ones_like(types)[:, None]
     low, high = np.minimum(first, second), np.maximum(first, second)

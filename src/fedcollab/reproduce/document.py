@@ -1,6 +1,6 @@
 """docs/results.md from the cells: what was run, beside the paper, with seeds, rounds, date, machine and command.
 
-Nothing is computed here. What is marked as far from the paper's figure is explained in `explanations.toml` beside the
+Nothing is computed here. What is marked as far from the paper's number is explained in `explanations.toml` beside the
 cells, one entry a table and scenario; what is marked and has no entry there is listed as not explained yet. Its table
 [questions] may open the answers of docs/questions.md.
 """
@@ -14,12 +14,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fedcollab import files as artefact
+from fedcollab import files
 from fedcollab.reproduce import questions
-from fedcollab.reproduce.cells import Kept
+from fedcollab.reproduce.cells import Record
 from fedcollab.reproduce.experiment import Experiment
-from fedcollab.reproduce.lab import Lab
+from fedcollab.reproduce.experiments import EXPERIMENTS
 from fedcollab.reproduce.output import Output
+from fedcollab.reproduce.workspace import Workspace
 
 HEAD = """# Results
 
@@ -36,32 +37,55 @@ clusters that a clustered method is told to make.
 """
 
 
-def write(lab: Lab, folder: Path, docs: Path) -> list[Path]:
-    """Write DIR/results.md and DIR/questions.md, and the tables and figures in `folder` that it shows."""
-    from fedcollab.reproduce import EXPERIMENTS
+def write_docs(workspace: Workspace, folder: Path, docs: Path) -> list[Path]:
+    """Write the pages about results from the cells there are.
 
+    Parameters
+    ----------
+    workspace : Workspace
+        The cells.
+    folder : Path
+        Where the tables and figures go that the pages show; its `explanations.toml` explains differences.
+    docs : Path
+        Where results.md and questions.md go, and where pages that experiments have of their own are renewed.
+
+    Returns
+    -------
+    list of Path
+        results.md and questions.md.
+    """
     why = explanations(folder)
     parts = [HEAD]
     for experiment in EXPERIMENTS.values():
-        made = experiment.output(lab)
+        made = experiment.output(workspace)
         if not (made.tables or made.charts):
             continue
         made.save(experiment.name, folder, experiment.title)
         if experiment.page and (docs / experiment.page).exists():
-            renew(docs / experiment.page, made, provenance(lab.kept(list(experiment.cells(lab)))))
+            renew(docs / experiment.page, made, provenance(workspace.records(list(experiment.cells(workspace)))))
             parts.append(
                 f"## {experiment.name}\n\n{experiment.title} On a page of its own: [docs/{experiment.page}]"
                 f"({experiment.page}).\n"
             )
         else:
-            parts.append(section(experiment, made, lab, why, os.path.relpath(folder, docs)))
+            parts.append(section(experiment, made, workspace, why, os.path.relpath(folder, docs)))
     target = docs / "results.md"
-    artefact.write_bytes(target, ("\n".join(part.strip() + "\n" for part in parts)).encode())
-    return [target, questions.write(lab, docs, why.get("questions", {}))]
+    files.write_bytes(target, ("\n".join(part.strip() + "\n" for part in parts)).encode())
+    return [target, questions.write(workspace, docs, why.get("questions", {}))]
 
 
 def renew(page: Path, made: Output, ran: str) -> None:
-    """Renew the tables of a page written by hand: each between `<!-- KEY: begin -->` and `<!-- KEY: end -->`."""
+    """Renew the tables of a page written by hand.
+
+    Parameters
+    ----------
+    page : Path
+        The page. Each table stands between `<!-- KEY: begin -->` and `<!-- KEY: end -->`.
+    made : Output
+        The tables.
+    ran : str
+        What stands between the marks of the key `ran`: when and where the cells were computed.
+    """
     text = page.read_text(encoding="utf-8")
     for key, block in {"ran": ran + "\n", **{table.key: table.markdown() for table in made.tables}}.items():
         first, last = f"<!-- {key}: begin -->\n", f"<!-- {key}: end -->"
@@ -69,40 +93,61 @@ def renew(page: Path, made: Output, ran: str) -> None:
         _, end, after = rest.partition(last)
         if mark and end:
             text = f"{before}{first}\n{block}\n{last}{after}"
-    artefact.write_bytes(page, text.encode())
+    files.write_bytes(page, text.encode())
 
 
-def section(experiment: Experiment, made: Output, lab: Lab, why: dict[str, Any], folder: str) -> str:
-    """One table or figure of the paper."""
+def section(experiment: Experiment, made: Output, workspace: Workspace, why: dict[str, Any], folder: str) -> str:
+    """Return the section about one experiment.
+
+    Parameters
+    ----------
+    experiment : Experiment
+        The experiment.
+    made : Output
+        Its tables and pictures.
+    workspace : Workspace
+        The cells.
+    why : dict
+        Why numbers differ from the paper's, by experiment and table.
+    folder : str
+        Where the pictures are, seen from the page.
+
+    Returns
+    -------
+    str
+    """
     lines = [f"## {experiment.name}", "", f"{experiment.title}. In the paper: {experiment.place}.", ""]
-    lines += [f"`fedcollab reproduce {experiment.name}`. {provenance(lab.kept(list(experiment.cells(lab))))}", ""]
+    lines += [
+        f"`fedcollab reproduce {experiment.name}`. {provenance(workspace.records(list(experiment.cells(workspace))))}",
+        "",
+    ]
     for text in made.text:
         lines += [text, ""]
     known = why.get(experiment.name, {})
     for table in made.tables:
         lines += [table.markdown()]
         if table.far:
-            said = known.get(table.key)
-            lines += [f"Why {table.far} figures differ: {said}" if said else "Not explained yet.", ""]
+            reason = known.get(table.key)
+            lines += [f"Why {table.far} figures differ: {reason}" if reason else "Not explained yet.", ""]
     lines += [f"![{picture}]({folder}/{picture}.svg)\n" for picture in made.charts]
     return "\n".join(lines)
 
 
-def provenance(kept: Sequence[Kept]) -> str:
-    """How many cells, when, where and for how long."""
-    if not kept:
+def provenance(records: Sequence[Record]) -> str:
+    """Return how many cells there are, and when, where and for how long they were computed."""
+    if not records:
         return "Computed in seconds, without cells."
-    days = sorted({cell.date for cell in kept})
+    days = sorted({cell.date for cell in records})
     when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
-    machine = Counter(cell.machine for cell in kept).most_common(1)[0][0]
-    spent = said_time(sum(cell.seconds for cell in kept))
-    return f"{len(kept)} cell{'s' * (len(kept) > 1)}, {when}, {machine}, {spent} of one core in all."
+    machine = Counter(cell.machine for cell in records).most_common(1)[0][0]
+    spent = duration(sum(cell.seconds for cell in records))
+    return f"{len(records)} cell{'s' * (len(records) > 1)}, {when}, {machine}, {spent} of one core in all."
 
 
-def said_time(seconds: float) -> str:
-    """Seconds in words.
+def duration(seconds: float) -> str:
+    """Return seconds as text.
 
-    >>> said_time(40), said_time(600), said_time(9000)
+    >>> duration(40), duration(600), duration(9000)
     ('40 s', '10 min', '2.5 h')
     """
     if seconds < 100:
@@ -111,6 +156,6 @@ def said_time(seconds: float) -> str:
 
 
 def explanations(folder: Path) -> dict[str, Any]:
-    """Why figures differ from the paper's: [TABLE] with one text a scenario."""
+    """Return why numbers differ from the paper's: [EXPERIMENT] with one text a table."""
     path = folder / "explanations.toml"
     return tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}

@@ -9,19 +9,26 @@ from importlib import resources
 from typing import Any, ClassVar
 
 from fedcollab.reproduce.cells import Cell
-from fedcollab.reproduce.lab import Lab
 from fedcollab.reproduce.output import Output
 from fedcollab.reproduce.setups import SCENARIOS
+from fedcollab.reproduce.workspace import Workspace
 
 
 class Experiment:
     """One table or figure.
 
-    name, title   how it is asked for, and what it shows
-    place         where it stands in the paper
-    scenarios     those it can be run on; None where it has none
-    time          how long it takes on the reference machine (2 cores, no GPU)
-    page          the page in docs/ that shows it, where it has one of its own
+    Attributes
+    ----------
+    name, title : str
+        The name of the command, and what it shows.
+    place : str
+        Where it stands in the paper.
+    time : str
+        How long it takes on the reference machine (2 cores, no GPU).
+    scenarios : tuple of str
+        Those it can be run on.
+    page : str
+        The page in docs/ that shows it, where it has one of its own.
     """
 
     name: ClassVar[str]
@@ -31,22 +38,22 @@ class Experiment:
     scenarios: ClassVar[tuple[str, ...]] = SCENARIOS
     page: ClassVar[str] = ""
 
-    def cells(self, lab: Lab) -> Iterator[Cell]:
-        """The cells that it needs, as far as they can be named yet."""
+    def cells(self, workspace: Workspace) -> Iterator[Cell]:
+        """Yield the cells that it needs, as far as they can be named yet."""
         yield from ()
 
-    def reduced(self, lab: Lab) -> list[str]:
-        """What a quick run leaves out, in words."""
-        if lab.asked.size == "full":
+    def reduced(self, workspace: Workspace) -> list[str]:
+        """Return what a quick run leaves out, in words."""
+        if workspace.choices.size == "full":
             return []
-        return [f"{name}: {lab.setups[name].notes[-1]}" for name in lab.scenarios(self.scenarios) if name in lab.setups]
+        return [f"{name}: {setup.notes[-1]}" for name, setup in workspace.chosen(self.scenarios).items()]
 
-    def output(self, lab: Lab) -> Output:
-        """What the cells that are there give; cells that are not are left out, never guessed."""
+    def output(self, workspace: Workspace) -> Output:
+        """Return what the cells that are there give; cells that are not are left out, never guessed."""
         raise NotImplementedError
 
 
 @lru_cache(maxsize=1)
 def paper() -> dict[str, Any]:
-    """The paper's figures."""
+    """Return the paper's numbers."""
     return tomllib.loads(resources.files("fedcollab.reproduce").joinpath("paper.toml").read_text(encoding="utf-8"))

@@ -18,15 +18,15 @@ from typing import Any
 
 import numpy as np
 
-from fedcollab.coalitions import c_path
+from fedcollab import distances, scenarios, training
+from fedcollab.coalitions import c_path, solve
 from fedcollab.reproduce import pictures
-from fedcollab.reproduce.cells import Cell, Desk, Result
-from fedcollab.reproduce.compute import federation, rounded
+from fedcollab.reproduce.cells import Cell, Result, Scratch
+from fedcollab.reproduce.compute import make_scenario, rounded, training_settings
 from fedcollab.reproduce.experiment import Experiment
-from fedcollab.reproduce.lab import Lab
-from fedcollab.reproduce.output import Output, Table
-from fedcollab.reproduce.setups import Setup
-from fedcollab.scenarios.hospitals import SETTINGS
+from fedcollab.reproduce.output import Output, Row, Table
+from fedcollab.reproduce.setups import Setup, scenario_settings
+from fedcollab.reproduce.workspace import Workspace
 
 SPLITS = {"full": 30, "quick": 3, "tiny": 1}
 ROUNDS = {"full": 100, "quick": 100, "tiny": 2}
@@ -49,20 +49,22 @@ class Heart(Experiment):
     scenarios = ("heart",)
     page = "heart.md"
 
-    def cells(self, lab: Lab) -> Iterator[Cell]:
-        """Advice and outcome of every split."""
-        for seed in range(SPLITS[lab.asked.size] if lab.asked.seeds is None else lab.asked.seeds):
-            yield advice_cell(lab, seed)
-            yield outcome_cell(lab, seed)
+    def cells(self, workspace: Workspace) -> Iterator[Cell]:
+        """Yield the cells of advice and outcome of every split."""
+        for seed in range(
+            SPLITS[workspace.choices.size] if workspace.choices.seeds is None else workspace.choices.seeds
+        ):
+            yield advice_cell(workspace, seed)
+            yield outcome_cell(workspace, seed)
 
-    def reduced(self, lab: Lab) -> list[str]:
-        """Splits."""
-        size = lab.asked.size
+    def reduced(self, workspace: Workspace) -> list[str]:
+        """Return how many splits a quick run has."""
+        size = workspace.choices.size
         return [] if size == "full" else [f"{SPLITS[size]} splits instead of {SPLITS['full']}"]
 
-    def output(self, lab: Lab) -> Output:
-        """Distances, advice along C, outcomes, and the two compared."""
-        study = Study(lab)
+    def output(self, workspace: Workspace) -> Output:
+        """Return distances, advice along C, outcomes, and the two compared."""
+        study = Study(workspace)
         if not study.splits:
             return Output()
         tables = [study.distances(), study.along_c(), study.advice(), *study.outcomes(), study.policies()]
@@ -70,16 +72,25 @@ class Heart(Experiment):
             "heart-distances": pictures.matrices(
                 {method: study.mean_matrix(method) for method in METHODS if method in study.methods}
             ),
-            "heart-partitions": pictures.partitions(study.drawn()),
+            "heart-partitions": pictures.partitions(study.gains()),
         }
         return Output(tables, charts)
 
 
 class Study:
-    """All splits that are there, as arrays."""
+    """All splits whose cells are there, as arrays.
 
-    def __init__(self, lab: Lab) -> None:
-        found = [(lab.get(advice_cell(lab, seed)), lab.get(outcome_cell(lab, seed))) for seed in range(200)]
+    Parameters
+    ----------
+    workspace : Workspace
+        The cells.
+    """
+
+    def __init__(self, workspace: Workspace) -> None:
+        found = [
+            (workspace.get(advice_cell(workspace, seed)), workspace.get(outcome_cell(workspace, seed)))
+            for seed in range(200)
+        ]
         both = [(advice, outcome) for advice, outcome in found if advice is not None and outcome is not None]
         self.advised = [advice for advice, _ in both]
         self.splits = len(both)
@@ -95,10 +106,12 @@ class Study:
             )
             for key in MEASURES
         }
+        #: splits x partitions, the mean over hospitals
+        self.means = {key: values.mean(axis=2) for key, values in self.values.items()}
 
     def distances(self) -> Table:
-        """Every pair by every method: mean over splits, and the mean standard error."""
-        rows: list[tuple[Any, ...]] = []
+        """Return every pair by every method: mean over splits, and the mean standard error."""
+        rows: list[Row] = []
         for i, j in combinations(range(len(self.names)), 2):
             cells = []
             for method in self.methods:
@@ -113,37 +126,32 @@ class Study:
         return Table(title, ("hospitals", *self.methods), rows, key="distances")
 
     def mean_matrix(self, method: str) -> Any:
-        """The mean over splits."""
+        """Return the mean matrix of a method over splits."""
         return np.clip(np.mean([split["methods"][method]["raw"] for split in self.advised], axis=0), 0, 1)
 
     def along_c(self) -> Table:
-        """The coalitions for every C, from the mean distances."""
-        rows: list[tuple[Any, ...]] = []
+        """Return the coalitions for every C, from the mean distances."""
+        rows: list[Row] = []
         quantities = self.advised[0]["quantities"]
         for method in ("hypothesis", "cross"):
             for part in c_path(self.mean_matrix(method), quantities, names=self.names):
                 high = "infinity" if part.c_high == float("inf") else f"{part.c_high:.1f}"
-                rows.append((method, f"{part.c_low:.1f} to {high}", worded(part.coalitions)))
+                rows.append((method, f"{part.c_low:.1f} to {high}", partition_name(part.coalitions)))
         return Table("Coalitions along C, from the mean distances", ("distances", "C", "coalitions"), rows, key="path")
 
     def advice(self) -> Table:
-        """What each method suggests, and how often."""
-        rows: list[tuple[Any, ...]] = []
+        """Return what each method suggests, and how often."""
+        rows: list[Row] = []
         for method in self.methods:
-            counted = Counter(worded(split["methods"][method]["suggested"]) for split in self.advised)
+            counted = Counter(partition_name(split["methods"][method]["suggested"]) for split in self.advised)
             text = "; ".join(f"{name} ({count})" for name, count in counted.most_common())
             rows.append((method, text))
         return Table(f"Suggested coalitions, splits of {self.splits}", ("distances", "suggested"), rows, key="advice")
 
     def outcomes(self) -> list[Table]:
-        """All 15 partitions: means over hospitals; then hospital by hospital."""
-        alone = self.partitions.index(ALONE)
-        means = {key: values.mean(axis=2) for key, values in self.values.items()}
-        order = np.argsort(-means["balanced_accuracy"].mean(axis=0), kind="stable")
-        rows: list[tuple[Any, ...]] = []
-        for at in order:
-            cells = [against(means[key][:, at], means[key][:, alone]) for key in MEASURES]
-            rows.append((self.partitions[at], *cells))
+        """Return all 15 partitions: means over hospitals; then hospital by hospital."""
+        order = np.argsort(-self.means["balanced_accuracy"].mean(axis=0), kind="stable")
+        rows: list[Row] = [(self.partitions[at], *self._against_alone([at] * self.splits)) for at in order]
         note = (
             "Mean over the four hospitals and the splits, in percent; in brackets the difference to everyone alone ± "
             "its corrected standard error. Sorted by balanced accuracy."
@@ -157,34 +165,33 @@ class Study:
         return tables
 
     def policies(self) -> Table:
-        """What following each method's advice gives, beside the two ends and the best partition in hindsight."""
+        """Return what following each method's advice gives, beside the two ends and the best partition in hindsight."""
         chosen: dict[str, list[int]] = {
             words: [self.partitions.index(words)] * self.splits for words in (ALONE, EVERYONE)
         }
         for method in self.methods:
             for key, words in (("suggested", "suggested C"), ("at_10", "C = 10")):
-                picks = [self.partitions.index(worded(split["methods"][method][key])) for split in self.advised]
-                chosen[f"{method}, {words}"] = picks
-        means = {key: values.mean(axis=2) for key, values in self.values.items()}
+                names = [partition_name(split["methods"][method][key]) for split in self.advised]
+                chosen[f"{method}, {words}"] = [self.partitions.index(name) for name in names]
         for key, words in MEASURES.items():
-            best = int(means[key].mean(axis=0).argmax())
+            best = int(self.means[key].mean(axis=0).argmax())
             chosen[f"best by {words} in hindsight: {self.partitions[best]}"] = [best] * self.splits
-        alone = self.partitions.index(ALONE)
-        rows: list[tuple[Any, ...]] = []
-        for policy, picks in chosen.items():
-            at = (np.arange(self.splits), np.array(picks))
-            rows.append((policy, *(against(means[key][at], means[key][:, alone]) for key in MEASURES)))
+        rows: list[Row] = [(policy, *self._against_alone(picks)) for policy, picks in chosen.items()]
         note = "As above. The best in hindsight was chosen by the figures that it is shown with: it flatters itself."
         return Table("Following the advice", ("policy", *MEASURES.values()), rows, (note,), "policies")
 
-    def drawn(self) -> list[dict[str, Any]]:
-        """Rows of the picture: the difference of each partition to everyone alone, by measure."""
+    def _against_alone(self, picks: Sequence[int]) -> list[str]:
+        """Return, by measure, the mean of the partitions picked in each split, and the difference to everyone alone."""
+        alone, splits = self.partitions.index(ALONE), np.arange(self.splits)
+        return [against(means[splits, picks], means[:, alone]) for means in self.means.values()]
+
+    def gains(self) -> list[dict[str, Any]]:
+        """Return the rows of the picture: the difference of each partition to everyone alone, by measure."""
         alone = self.partitions.index(ALONE)
         rows = []
         for key, words in MEASURES.items():
-            means = self.values[key].mean(axis=2)
             for at, name in enumerate(self.partitions):
-                gain, error = difference(means[:, at], means[:, alone])
+                gain, error = difference(self.means[key][:, at], self.means[key][:, alone])
                 rows.append(
                     {"partition": name, "measure": words, "gain": gain, "low": gain - error, "high": gain + error}
                 )
@@ -192,14 +199,14 @@ class Study:
 
 
 def difference(ours: Any, theirs: Any) -> tuple[float, float]:
-    """Mean difference over splits in percent, and its corrected standard error."""
+    """Return the mean difference over splits in percent, and its corrected standard error."""
     gaps = 100 * (np.asarray(ours) - np.asarray(theirs))
     spread = float(gaps.std(ddof=1)) if len(gaps) > 1 else 0.0
     return float(gaps.mean()), spread * float(np.sqrt(1 / len(gaps) + SHARE / (1 - SHARE)))
 
 
 def against(ours: Any, theirs: Any) -> str:
-    """A mean in percent, with its difference to another's."""
+    """Return a mean in percent as text, with its difference to another's."""
     gain, error = difference(ours, theirs)
     if np.array_equal(ours, theirs):
         return f"{100 * np.mean(ours):.1f}"
@@ -207,7 +214,7 @@ def against(ours: Any, theirs: Any) -> str:
 
 
 def partitions(names: Sequence[str]) -> Iterator[Coalitions]:
-    """All partitions of the names.
+    """Yield all partitions of the names.
 
     >>> [len(list(partitions("abcd"[:count]))) for count in (1, 2, 3, 4)]
     [1, 2, 5, 15]
@@ -222,10 +229,10 @@ def partitions(names: Sequence[str]) -> Iterator[Coalitions]:
             yield [[first, *smaller[at]], *smaller[:at], *smaller[at + 1 :]]
 
 
-def worded(coalitions: Sequence[Sequence[str]]) -> str:
-    """A partition in words, the same whatever the order; hospitals alone are not named.
+def partition_name(coalitions: Sequence[Sequence[str]]) -> str:
+    """Return the name of a partition, the same whatever the order; hospitals alone are not named.
 
-    >>> worded([["va"], ["hungarian", "cleveland"], ["switzerland"]])
+    >>> partition_name([["va"], ["hungarian", "cleveland"], ["switzerland"]])
     'Cleveland + Hungary'
     """
     groups = sorted(sorted(SHORT[name] for name in members) for members in coalitions if len(members) > 1)
@@ -234,47 +241,44 @@ def worded(coalitions: Sequence[Sequence[str]]) -> str:
     return EVERYONE if len(coalitions) == 1 else "; ".join(" + ".join(group) for group in groups)
 
 
-def setup_of(lab: Lab) -> Setup:
-    """The hospitals' own settings."""
-    keys = ("lr", "batch_size", "local_epochs", "C")
-    rounds = lab.asked.rounds or ROUNDS[lab.asked.size]
+def setup_of(workspace: Workspace) -> Setup:
+    """Return the hospitals' own settings."""
     return Setup(
         "heart",
         "heart",
-        str(SETTINGS["model"]),
-        rounds,
-        **{key: SETTINGS[key] for key in keys},  # type: ignore[arg-type]
+        scenarios.SETTINGS["heart"]["model"],
+        workspace.choices.rounds or ROUNDS[workspace.choices.size],
+        **scenario_settings("heart"),
         options={"test": SHARE, "features": "usable"},
-        distance_options={"rounds": 3} if lab.asked.size == "tiny" else {},
+        distance_options={"rounds": 3} if workspace.choices.size == "tiny" else {},
     )
 
 
-def advice_cell(lab: Lab, seed: int) -> Cell:
-    """Distances and suggestions of one split."""
-    setup = setup_of(lab)
-    methods = METHODS if lab.asked.size != "tiny" else ("hypothesis", "cross", "label")
+def advice_cell(workspace: Workspace, seed: int) -> Cell:
+    """Return the cell of the distances and suggestions of one split."""
+    setup = setup_of(workspace)
+    methods = METHODS if workspace.choices.size != "tiny" else ("hypothesis", "cross", "label")
     settings = {**setup.data(seed), "methods": methods, "rounds": setup.distance_options.get("rounds")}
     return Cell("advice", setup.file("advice", seed), settings)
 
 
-def outcome_cell(lab: Lab, seed: int) -> Cell:
-    """All partitions of one split, trained."""
-    setup = setup_of(lab)
+def outcome_cell(workspace: Workspace, seed: int) -> Cell:
+    """Return the cell of all partitions of one split, trained."""
+    setup = setup_of(workspace)
     name = setup.file(f"partitions_r{setup.rounds}", seed)
     return Cell("partitions", name, {**setup.data(seed), **setup.training()})
 
 
-def advise(settings: Mapping[str, Any], desk: Desk) -> Result:
-    """Distances of one split by every method, from the training patients, and the coalitions they suggest."""
-    from fedcollab.coalitions import solve
-    from fedcollab.distances import estimate_distances
-
-    runtime = federation(settings)
+def advise(settings: Mapping[str, Any], scratch: Scratch) -> Result:
+    """Estimate the distances of one split by every method, from the training patients, and solve for coalitions."""
+    made = make_scenario(settings)
     methods = {}
     quantities: list[int] = []
     for method in settings["methods"]:
         more = {"rounds": settings["rounds"]} if settings["rounds"] and method not in ("label", "prototype") else {}
-        found = estimate_distances(runtime, method=method, seed=settings["seed"], **more)
+        found = distances.estimate_distances(
+            made.clients, method=method, seed=settings["seed"], scale=made.scale, **more
+        )
         quantities = found.quantities.tolist()
         suggested = c_path(found).suggested
         methods[method] = {
@@ -284,18 +288,16 @@ def advise(settings: Mapping[str, Any], desk: Desk) -> Result:
             "C": round(suggested.C, 3),
             "at_10": solve(found, C=10.0).coalitions,
         }
-    return {"names": list(runtime.names), "quantities": quantities, "methods": methods}
+    return {"names": [client.name for client in made.clients], "quantities": quantities, "methods": methods}
 
 
-def train_all(settings: Mapping[str, Any], desk: Desk) -> Result:
-    """Every partition of the hospitals: accuracy, balanced accuracy and AUC of each hospital's held-out patients."""
-    from fedcollab.training import train
-
-    runtime = federation(settings)
-    keys = ("model", "rounds", "lr", "batch_size", "local_epochs", "seed")
-    common = {key: settings[key] for key in keys}
+def train_all(settings: Mapping[str, Any], scratch: Scratch) -> Result:
+    """Train every partition of the hospitals and measure it on each hospital's held-out patients."""
+    made = make_scenario(settings)
+    names = [client.name for client in made.clients]
+    common = {**training_settings(settings), "scale": made.scale, "evaluate_every": None}
     results = {}
-    for coalitions in partitions(runtime.names):
-        result = train(runtime, coalitions, "fedavg", evaluate_every=None, **common)
-        results[worded(coalitions)] = {key: rounded(result.measures[key]) for key in MEASURES}
-    return {"names": list(runtime.names), "partitions": results}
+    for coalitions in partitions(names):
+        result = training.train(made.clients, coalitions, "fedavg", **common)
+        results[partition_name(coalitions)] = {key: rounded(result.measures[key]) for key in MEASURES}
+    return {"names": names, "partitions": results}

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from fedcollab.reproduce import pictures
 from fedcollab.reproduce.cells import Cell
 from fedcollab.reproduce.experiment import Experiment
-from fedcollab.reproduce.lab import Lab
 from fedcollab.reproduce.output import Output
 from fedcollab.reproduce.quantities import counts_cell
+from fedcollab.reproduce.workspace import Workspace
 
 
 class LabelDistribution(Experiment):
@@ -21,13 +21,11 @@ class LabelDistribution(Experiment):
     time = "5 s"
     scenarios = ("label-shift",)
 
-    def cells(self, lab: Lab) -> Iterator[Cell]:
-        """The label counts."""
-        yield counts_cell(lab.setups["label-shift"])
+    def cells(self, workspace: Workspace) -> Iterator[Cell]:
+        """Yield the cell of the label counts."""
+        yield counts_cell(workspace.setups["label-shift"])
 
-    def output(self, lab: Lab) -> Output:
-        """Stacked bars."""
-        found = lab.get(counts_cell(lab.setups["label-shift"]))
-        if found is None:
-            return Output()
-        return Output(charts={self.name: pictures.label_bars(found["train"])})
+    def output(self, workspace: Workspace) -> Output:
+        """Return stacked bars."""
+        found = workspace.get(counts_cell(workspace.setups["label-shift"]))
+        return Output() if found is None else Output(charts={self.name: pictures.label_bars(found["train"])})

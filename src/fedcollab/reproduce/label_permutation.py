@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from fedcollab.reproduce import pictures
 from fedcollab.reproduce.experiment import Experiment
-from fedcollab.reproduce.lab import Lab
 from fedcollab.reproduce.output import Output
-from fedcollab.scenarios.concept import paper_permutations, usual_swaps
+from fedcollab.reproduce.workspace import Workspace
+from fedcollab.scenarios import paper_permutations
 
 LABELS = 20
 
@@ -20,9 +20,9 @@ class LabelPermutation(Experiment):
     time = "2 s"
     scenarios = ("concept-shift",)
 
-    def output(self, lab: Lab) -> Output:
-        """A grid with the new index of each label, and how many labels each two types share."""
-        tables = paper_permutations(LABELS, usual_swaps(LABELS))
+    def output(self, workspace: Workspace) -> Output:
+        """Return a grid with the new index of each label, and how many labels every two types share."""
+        tables = paper_permutations(LABELS)
         shared = {(i, j): int((tables[i] == tables[j]).sum()) for i in range(4) for j in range(i)}
         text = (
             f"Of {LABELS} labels types 0 and 1 name {shared[1, 0]} alike, types 2 and 3 name {shared[3, 2]} alike, and "

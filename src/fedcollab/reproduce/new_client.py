@@ -7,21 +7,21 @@ coalition gain by the newcomer, or only by more rounds? So the same coalition al
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+import fedcollab
+from fedcollab import training
 from fedcollab.reproduce import pictures
 from fedcollab.reproduce.accuracy import MOST_SEEDS
-from fedcollab.reproduce.cells import Cell, Desk, Result
-from fedcollab.reproduce.compute import clients, connect, rounded
+from fedcollab.reproduce.cells import Cell, Result, Scratch
+from fedcollab.reproduce.compute import make_scenario, rounded, training_settings
 from fedcollab.reproduce.experiment import Experiment
-from fedcollab.reproduce.lab import Lab, said, spoken
-from fedcollab.reproduce.output import Figure, Output, Table
+from fedcollab.reproduce.notation import in_table, shorthand
+from fedcollab.reproduce.output import Comparison, Output, Row, Table
 from fedcollab.reproduce.setups import TITLES, Setup
-
-if TYPE_CHECKING:
-    from fedcollab.training import TrainingResult
+from fedcollab.reproduce.workspace import Workspace
 
 #: the round after which the paper's newcomer comes
 COMES = 200
@@ -43,28 +43,26 @@ class NewClient(Experiment):
     time = "25 min (label shift 5 min)"
     scenarios = ("label-shift", "feature-shift")
 
-    def cells(self, lab: Lab) -> Iterator[Cell]:
-        """One cell a seed does it all."""
-        for scenario in lab.scenarios(self.scenarios):
-            setup = lab.setups[scenario]
-            for seed in lab.seeds(setup, main=False):
+    def cells(self, workspace: Workspace) -> Iterator[Cell]:
+        """Yield one cell for each seed, which does it all."""
+        for setup in workspace.chosen(self.scenarios).values():
+            for seed in workspace.seeds(setup, main=False):
                 yield joining_cell(setup, seed)
 
-    def output(self, lab: Lab) -> Output:
-        """Accuracies before and after, and the curves of seed 0."""
+    def output(self, workspace: Workspace) -> Output:
+        """Return accuracies before and after, and the curves of the first seed."""
         tables, charts = [], {}
-        for scenario in lab.scenarios(self.scenarios):
-            setup = lab.setups[scenario]
-            found = {seed: lab.get(joining_cell(setup, seed)) for seed in range(MOST_SEEDS)}
+        for scenario, setup in workspace.chosen(self.scenarios).items():
+            found = {seed: workspace.get(joining_cell(setup, seed)) for seed in range(MOST_SEEDS)}
             runs = {seed: result for seed, result in found.items() if result is not None}
             if not runs:
                 continue
-            rows: list[tuple[Any, ...]] = [
-                (words, Figure(tuple(100 * run["accuracy"][key] for run in runs.values())), len(runs))
+            rows: list[Row] = [
+                (words, Comparison(tuple(100 * run["accuracy"][key] for run in runs.values())), len(runs))
                 for key, words in COLUMNS.items()
                 if all(run["accuracy"][key] is not None for run in runs.values())
             ]
-            places = {spoken(said(run["coalitions"])).replace(".", ", ") for run in runs.values()}
+            places = {in_table(shorthand(run["coalitions"])) for run in runs.values()}
             fewer = f" (the paper: {COMES})" if setup.late[0] != COMES else ""
             notes = (
                 f"{setup.late[0]} rounds{fewer}, then {setup.late[1]} more after it joined. Coalitions with it: "
@@ -76,45 +74,43 @@ class NewClient(Experiment):
 
 
 def joining_cell(setup: Setup, seed: int) -> Cell:
-    """Everything from 19 clients to the newcomer's place."""
+    """Return the cell of one seed: 19 clients train, the newcomer comes, and its coalition trains on."""
     before, after = setup.late
     settings = {**setup.data(seed), **setup.training(before), "features": setup.features, "encoder": setup.encoder}
     settings |= {"distance_options": setup.distance_options, "C": setup.C, "late_rounds": after, "newcomer": 0}
     return Cell("joining", setup.file(f"joining_r{before}+{after}", seed), settings)
 
 
-def compute(settings: Mapping[str, Any], desk: Desk) -> Result:
+def compute(settings: Mapping[str, Any], scratch: Scratch) -> Result:
     """Train without the newcomer, let it join, train on; and the same without it."""
-    from fedcollab.coalitions import solve
-    from fedcollab.distances import estimate_distances
-    from fedcollab.federation.adopt import with_client
-    from fedcollab.runs.membership import State, Training, join
-    from fedcollab.runs.membership.retraining import retrain
-    from fedcollab.training import TrainingResult, train
-
-    seed, after = settings["seed"], settings["late_rounds"]
-    everyone = clients(settings, settings["features"])
-    newcomer = everyone.pop(settings["newcomer"])
-    encoder = None if settings["features"] else settings["encoder"]
-    old = connect(everyone, seed, encoder)
-    keys = ("model", "model_options", "rounds", "lr", "batch_size", "local_epochs", "seed")
-    common: dict[str, Any] = {key: settings[key] for key in keys}
-    common["evaluate_every"] = max(1, after // 5)
-    distances = estimate_distances(old, seed=seed, **settings["distance_options"])
-    collaboration = solve(distances, C=settings["C"])
-    if (desk.folder / "training.json").exists():  # an earlier command came that far
-        trained = TrainingResult.load(desk.folder)
+    made, after, first = make_scenario(settings, settings["features"]), settings["late_rounds"], settings["rounds"]
+    old = list(made.clients)
+    newcomer = old.pop(settings["newcomer"])
+    fitted = fedcollab.FedCollab(
+        C=settings["C"],
+        seed=settings["seed"],
+        scale=made.scale,
+        encoder=None if settings["features"] else settings["encoder"],
+        distance_options=settings["distance_options"],
+    ).fit(old)
+    if (scratch.folder / "training.json").exists():  # an earlier command came that far
+        trained = training.TrainingResult.load(scratch.folder)
     else:
-        trained = train(old, collaboration, **common, run_dir=desk.folder, progress=desk.note)
-    larger = with_client(old, newcomer)
-    state = State(distances, collaboration, {"coalitions": trained})
-    joined = join(state, larger, newcomer.name, training=Training(rounds=after))
+        trained = training.train(
+            old,
+            fitted.collaboration,
+            **training_settings(settings),
+            scale=made.scale,
+            evaluate_every=max(1, after // 5),
+            run_dir=scratch.folder,
+            progress=scratch.progress,
+        )
+    joined = fitted.join(newcomer, trained=trained, rounds=after)
     assert joined.training is not None
     coalition = next(members for members in joined.collaboration.coalitions if newcomer.name in members)
     others = [name for name in coalition if name != newcomer.name]
-    own = retrain(larger, trained, [newcomer.name], scratch=True, rounds=common["rounds"] + after)
-    apart = retrain(old, trained, others, rounds=after) if others else None
-    first = common["rounds"]
+    own = training.retrain(made.clients, trained, [newcomer.name], scratch=True, rounds=first + after)
+    apart = training.retrain(old, trained, others, rounds=after) if others else None
     return {
         "coalitions": joined.collaboration.coalitions,
         "pairs": joined.pairs,
@@ -134,14 +130,14 @@ def compute(settings: Mapping[str, Any], desk: Desk) -> Result:
     }
 
 
-def mean(result: TrainingResult, names: Sequence[str]) -> float | None:
-    """Mean accuracy of some clients."""
+def mean(result: training.TrainingResult, names: Sequence[str]) -> float | None:
+    """Return the mean accuracy of some clients, or None for no client."""
     values = [result.reported[result.names.index(name)] for name in names]
     return round(float(np.mean(values)), 5) if values else None
 
 
-def curve(result: TrainingResult, names: Sequence[str], first: int = 0) -> list[list[float]]:
-    """Mean accuracy of some clients by round, counted from `first`."""
+def curve(result: training.TrainingResult, names: Sequence[str], first: int = 0) -> list[list[float]]:
+    """Return the mean accuracy in `result` of the clients with these `names` by round, counted from `first`."""
     rows = [row for row in result.history if row["client"] in names and row.get("accuracy") is not None]
     rounds = sorted({row["round"] for row in rows})
     return [[first + at, rounded(np.mean([row["accuracy"] for row in rows if row["round"] == at]))] for at in rounds]

@@ -10,10 +10,10 @@ from fedcollab.reproduce import pictures
 from fedcollab.reproduce.accuracy import FEDCOLLAB, LOCAL, cell_of
 from fedcollab.reproduce.cells import Cell
 from fedcollab.reproduce.experiment import Experiment
-from fedcollab.reproduce.lab import Lab
 from fedcollab.reproduce.output import Output
 from fedcollab.reproduce.quantities import counts_cell
 from fedcollab.reproduce.table_1 import Table1
+from fedcollab.reproduce.workspace import Workspace
 
 WAYS = {"alone": LOCAL, "everyone together": Table1.rows[1], "in coalitions": FEDCOLLAB}
 
@@ -27,35 +27,31 @@ class Overview(Experiment):
     time = "5 min"
     scenarios = ("label-shift",)
 
-    def cells(self, lab: Lab) -> Iterator[Cell]:
-        """What the four panels show."""
-        setup = lab.setups["label-shift"]
+    def cells(self, workspace: Workspace) -> Iterator[Cell]:
+        """Yield the cells of the four panels."""
+        setup = workspace.setups["label-shift"]
         yield counts_cell(setup)
-        yield lab.distances_cell(setup, 0)
-        for row in WAYS.values():
-            cell = cell_of(lab, setup, row, 0)
-            if cell is not None:
-                yield cell
+        yield workspace.distances_cell(setup, 0)
+        yield from filter(None, (cell_of(workspace, setup, row, 0) for row in WAYS.values()))
 
-    def output(self, lab: Lab) -> Output:
-        """The picture, once all of it is there."""
-        setup = lab.setups["label-shift"]
-        made, found, answer = lab.get(counts_cell(setup)), lab.distances(setup, 0), lab.solve(setup, 0)
-        if made is None or found is None or answer is None:
+    def output(self, workspace: Workspace) -> Output:
+        """Return the picture, once all of it is there."""
+        setup = workspace.setups["label-shift"]
+        made, found = workspace.get(counts_cell(setup)), workspace.distances(setup, 0)
+        answer = workspace.solve(setup, 0)
+        trained = {way: workspace.get(cell_of(workspace, setup, row, 0)) for way, row in WAYS.items()}
+        models = [
+            {"way": way, "accuracy": float(np.mean(result["accuracy"]))}
+            for way, result in trained.items()
+            if result is not None
+        ]
+        if made is None or found is None or answer is None or len(models) < len(WAYS):
             return Output()
-        models = []
-        for way, row in WAYS.items():
-            cell = cell_of(lab, setup, row, 0)
-            result = None if cell is None else lab.get(cell)
-            if result is None:
-                return Output()
-            models.append({"way": way, "accuracy": float(np.mean(result["accuracy"]))})
         types = made["types"]
-        counts = np.bincount(answer.assignment)
-        seen = np.zeros_like(counts)
-        seats = []
+        seen = np.zeros(answer.assignment.max() + 1, dtype=int)
+        places = []
         for client, label in enumerate(answer.assignment):
-            seats.append(
+            places.append(
                 {"client": client, "coalition": int(label) + 1, "place": int(seen[label]), "type": types[client]}
             )
             seen[label] += 1
@@ -67,7 +63,7 @@ class Overview(Experiment):
             "distances": [
                 {"i": i, "j": j, "d": float(value)} for i, row in enumerate(found.matrix) for j, value in enumerate(row)
             ],
-            "coalitions": seats,
+            "coalitions": places,
             "models": models,
         }
         return Output(charts={self.name: pictures.overview(panels)})

@@ -8,15 +8,16 @@ from typing import Any
 import altair as alt
 
 from fedcollab.report import theme
-from fedcollab.report.charts import Chart, Rows
 
+Rows = list[dict[str, Any]]
 #: ten labels in ten colours that also differ in lightness
 TEN = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#8a8f98", "#000000", "#7b3fa0")
+DISTANCE = alt.Scale(scheme=theme.MATRIX, reverse=True)
 TOGETHER = {"alone": theme.WAYS["alone"], "together": theme.WAYS["everyone together"]}
 
 
 def label_bars(counts: Sequence[Sequence[int]]) -> Any:
-    """Samples of each label, stacked, one bar a client; large and small clients with a scale of their own."""
+    """Draw the samples of each label, stacked, one bar a client; large and small clients with a scale of their own."""
     half = len(counts) // 2
     parts = []
     for title, first, last in (("Large clients", 0, half), ("Small clients", half, len(counts))):
@@ -42,7 +43,7 @@ def label_bars(counts: Sequence[Sequence[int]]) -> Any:
 
 
 def permutations(tables: Sequence[Sequence[int]]) -> Any:
-    """The new index of each label, one row a type."""
+    """Draw the new index of each label, one row a type."""
     rows = [
         {"type": f"type {kind} (clients {5 * kind}-{5 * kind + 4})", "label": label, "index": index}
         for kind, table in enumerate(tables)
@@ -59,7 +60,7 @@ def permutations(tables: Sequence[Sequence[int]]) -> Any:
 
 
 def two_panels(rows: Rows) -> Any:
-    """Accuracy of the local and of the global model, by distance and by quantity."""
+    """Draw the accuracy of the local and of the global model, by distance and by quantity."""
     parts = []
     for panel, title in (("distance", "(a) Distance"), ("quantity", "(b) Samples of each client")):
         mine = [row for row in rows if row["panel"] == panel]
@@ -70,8 +71,8 @@ def two_panels(rows: Rows) -> Any:
             .mark_line(point=True, strokeWidth=2.2)
             .encode(
                 x=alt.X("value:Q", title=title, scale=scale, axis=alt.Axis(values=values, grid=False)),
-                y=alt.Y("accuracy:Q", title="Test accuracy", axis=alt.Axis(format=".0%"), scale=alt.Scale(zero=False)),
-                color=_of(TOGETHER),
+                y=_accuracy(),
+                color=_ways(TOGETHER),
                 strokeDash=alt.StrokeDash("way:N", legend=None),
             )
             .properties(width=300, height=230)
@@ -81,32 +82,21 @@ def two_panels(rows: Rows) -> Any:
 
 
 def matrices(found: Mapping[str, Any]) -> Any:
-    """Matrices side by side, each with its own scale of colours."""
+    """Draw matrices side by side, each with its own scale of colours."""
     parts = []
     for name, matrix in found.items():
         rows = [
             {"i": i, "j": j, "d": round(float(value), 4)} for i, row in enumerate(matrix) for j, value in enumerate(row)
         ]
-        axis = alt.Axis(labelAngle=0, labelOverlap=True, ticks=False, domain=False)
-        chart = (
-            alt.Chart(alt.InlineData(values=rows), title=name)
-            .mark_rect(stroke=None)
-            .encode(
-                x=alt.X("j:O", title=None, axis=axis),
-                y=alt.Y("i:O", title=None, axis=axis),
-                color=alt.Color("d:Q", title="", scale=alt.Scale(scheme=theme.MATRIX, reverse=True)),
-            )
-            .properties(width=190, height=190)
-        )
-        parts.append(chart)
+        parts.append(_heatmap(rows, name, None, alt.Color("d:Q", title="", scale=DISTANCE)))
     return alt.hconcat(*parts).resolve_scale(color="independent")
 
 
-def by_c(rows: Rows) -> Chart:
-    """Accuracy for every C, with the number of coalitions on the points."""
+def by_c(rows: Rows) -> Any:
+    """Draw the accuracy for every C, with the number of coalitions on the points."""
     base = alt.Chart(alt.InlineData(values=rows)).encode(
         x=alt.X("C:O", sort=None, title="C", axis=alt.Axis(labelAngle=0)),
-        y=alt.Y("accuracy:Q", title="Test accuracy", axis=alt.Axis(format=".0%"), scale=alt.Scale(zero=False)),
+        y=_accuracy(),
     )
     colour = theme.WAYS["in coalitions"]
     line = base.mark_line(color=colour, point={"color": colour, "size": 60}, strokeWidth=2.2)
@@ -114,7 +104,17 @@ def by_c(rows: Rows) -> Chart:
 
 
 def descents(losses: Sequence[Sequence[float]], converged: Sequence[int], best: float) -> Any:
-    """The loss after each inner iteration of every run above the best there is, and how long the runs took."""
+    """Draw the loss after each inner iteration of every run, and how long the runs took.
+
+    Parameters
+    ----------
+    losses : sequence of sequences of float
+        The loss after each inner iteration, one sequence a run.
+    converged : sequence of int
+        The inner iteration of each run's last change.
+    best : float
+        The objective of the best partition, drawn as a line.
+    """
     rows = [
         {"run": run, "iteration": step, "loss": value}
         for run, path in enumerate(losses)
@@ -145,14 +145,8 @@ def descents(losses: Sequence[Sequence[float]], converged: Sequence[int], best: 
     return alt.hconcat(lines + floor + word, bars)
 
 
-def _of(ways: Mapping[str, str]) -> alt.Color:
-    return alt.Color(
-        "way:N", scale=alt.Scale(domain=list(ways), range=list(ways.values())), legend=alt.Legend(title=None)
-    )
-
-
-def joining(curves: Mapping[str, Sequence[Sequence[float]]], joined: int) -> Chart:
-    """Accuracy by round of the newcomer and of its coalition; a rule where it joined."""
+def joining(curves: Mapping[str, Sequence[Sequence[float]]], joined: int) -> Any:
+    """Draw the accuracy by round of the newcomer and of its coalition, and a line where it joined."""
     rows = [{"way": way, "round": at, "accuracy": value} for way, line in curves.items() for at, value in line]
     colours = dict(zip(curves, ("#8a8f98", "#D55E00", "#1b87c9", "#56B4E9"), strict=True))
     lines = (
@@ -160,8 +154,8 @@ def joining(curves: Mapping[str, Sequence[Sequence[float]]], joined: int) -> Cha
         .mark_line(strokeWidth=2.2)
         .encode(
             x=alt.X("round:Q", title="Round", axis=alt.Axis(tickMinStep=1, grid=False)),
-            y=alt.Y("accuracy:Q", title="Test accuracy", axis=alt.Axis(format=".0%"), scale=alt.Scale(zero=False)),
-            color=_of(colours),
+            y=_accuracy(),
+            color=_ways(colours),
         )
     )
     rule = alt.Chart(alt.InlineData(values=[{"round": joined}])).mark_rule(strokeDash=[4, 4]).encode(x="round:Q")
@@ -169,7 +163,7 @@ def joining(curves: Mapping[str, Sequence[Sequence[float]]], joined: int) -> Cha
 
 
 def overview(panels: Mapping[str, Any]) -> Any:
-    """The pipeline on one real run: quantities, distances, coalitions, accuracy."""
+    """Draw the pipeline on one real run: quantities, distances, coalitions, accuracy."""
     small = {"width": 190, "height": 190}
     clients = (
         alt.Chart(alt.InlineData(values=panels["clients"]), title="1. Clients: data stay where they are")
@@ -182,16 +176,8 @@ def overview(panels: Mapping[str, Any]) -> Any:
         )
         .properties(**small)
     )
-    axis = alt.Axis(labelAngle=0, labelOverlap=True, ticks=False, domain=False)
-    distances = (
-        alt.Chart(alt.InlineData(values=panels["distances"]), title="2. Distances: discriminators")
-        .mark_rect(stroke=None)
-        .encode(
-            x=alt.X("j:O", title="Client", axis=axis),
-            y=alt.Y("i:O", title=None, axis=axis),
-            color=alt.Color("d:Q", legend=None, scale=alt.Scale(scheme=theme.MATRIX, reverse=True)),
-        )
-        .properties(**small)
+    distances = _heatmap(
+        panels["distances"], "2. Distances: discriminators", "Client", alt.Color("d:Q", legend=None, scale=DISTANCE)
     )
     base = alt.Chart(alt.InlineData(values=panels["coalitions"]), title="3. Coalitions: who trains with whom").encode(
         x=alt.X("place:O", axis=None), y=alt.Y("coalition:N", title="Coalition", axis=alt.Axis(labelAngle=0))
@@ -216,7 +202,7 @@ def overview(panels: Mapping[str, Any]) -> Any:
 
 
 def partitions(rows: Rows) -> Any:
-    """Gain of every partition over everyone alone, with one standard error to each side, a panel a measure."""
+    """Draw the gain of every partition over everyone alone, with one standard error to each side, a panel a measure."""
     order = sorted(
         {row["partition"] for row in rows},
         key=lambda name: -sum(row["gain"] for row in rows if row["partition"] == name),
@@ -233,3 +219,41 @@ def partitions(rows: Rows) -> Any:
         zero = alt.Chart(alt.InlineData(values=[{"x": 0}])).mark_rule(strokeDash=[4, 4]).encode(x="x:Q")
         parts.append(alt.layer(zero, bars, points).properties(width=170, height=280))
     return alt.hconcat(*parts)
+
+
+def _heatmap(rows: Rows, title: str, axis_title: str | None, colour: alt.Color) -> Any:
+    """Draw a matrix of distances.
+
+    Parameters
+    ----------
+    rows : list of dict
+        One row a pair: positions i and j, and the distance d.
+    title : str
+        What stands above it.
+    axis_title : str or None
+        What stands below it.
+    colour : altair.Color
+        How distances are coloured.
+    """
+    axis = alt.Axis(labelAngle=0, labelOverlap=True, ticks=False, domain=False)
+    return (
+        alt.Chart(alt.InlineData(values=rows), title=title)
+        .mark_rect(stroke=None)
+        .encode(
+            x=alt.X("j:O", title=axis_title, axis=axis),
+            y=alt.Y("i:O", title=None, axis=axis),
+            color=colour,
+        )
+        .properties(width=190, height=190)
+    )
+
+
+def _accuracy() -> alt.Y:
+    """Return an axis of test accuracies."""
+    return alt.Y("accuracy:Q", title="Test accuracy", axis=alt.Axis(format=".0%"), scale=alt.Scale(zero=False))
+
+
+def _ways(colours: Mapping[str, str]) -> alt.Color:
+    """Return the colours of ways of training, with a legend."""
+    scale = alt.Scale(domain=list(colours), range=list(colours.values()))
+    return alt.Color("way:N", scale=scale, legend=alt.Legend(title=None))

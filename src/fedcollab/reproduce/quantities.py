@@ -9,9 +9,9 @@ import numpy as np
 
 from fedcollab.reproduce.cells import Cell
 from fedcollab.reproduce.experiment import Experiment, paper
-from fedcollab.reproduce.lab import Lab
-from fedcollab.reproduce.output import Output, Table
+from fedcollab.reproduce.output import Output, Row, Table
 from fedcollab.reproduce.setups import TITLES, Setup
+from fedcollab.reproduce.workspace import Workspace
 
 
 class Quantities(Experiment):
@@ -22,16 +22,15 @@ class Quantities(Experiment):
     place = "Table 4, Appendix B.1"
     time = "10 s"
 
-    def cells(self, lab: Lab) -> Iterator[Cell]:
-        """One seed a scenario: the counts do not depend on it."""
-        for scenario in lab.scenarios(self.scenarios):
-            yield counts_cell(lab.setups[scenario])
+    def cells(self, workspace: Workspace) -> Iterator[Cell]:
+        """Yield one cell a scenario: the counts do not depend on the seed."""
+        yield from map(counts_cell, workspace.chosen(self.scenarios).values())
 
-    def output(self, lab: Lab) -> Output:
-        """Training / test, ours and the paper's."""
-        rows: list[tuple[Any, ...]] = []
-        for scenario in lab.scenarios(self.scenarios):
-            found = lab.get(counts_cell(lab.setups[scenario]))
+    def output(self, workspace: Workspace) -> Output:
+        """Return training / test samples, ours and the paper's."""
+        rows: list[Row] = []
+        for scenario, setup in workspace.chosen(self.scenarios).items():
+            found = workspace.get(counts_cell(setup))
             if found is None:
                 continue
             train, test = (np.array(found[key]).sum(axis=1) for key in ("train", "test"))
@@ -45,10 +44,11 @@ class Quantities(Experiment):
 
 
 def counts_cell(setup: Setup) -> Cell:
-    """The label counts of a scenario's clients."""
+    """Return the cell of the label counts of a scenario's clients."""
     return Cell("counts", setup.file("counts", 0), setup.data(0))
 
 
 def _range(values: Any) -> str:
+    """Return the smallest and largest of some numbers as text."""
     low, high = int(min(values)), int(max(values))
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"

@@ -19,76 +19,108 @@ from pathlib import Path
 from typing import Any
 
 from fedcollab.progress import Progress
-from fedcollab.reproduce.cells import Cell, Cells
+from fedcollab.reproduce import compute, convergence, heart, new_client
+from fedcollab.reproduce.cells import Cell, Cells, Result, Scratch
 
-Plan = Callable[[], Iterable[Cell]]
+#: what computes a cell of each kind, from its settings
+KINDS: dict[str, Callable[[Mapping[str, Any], Scratch], Result]] = {
+    "advice": heart.advise,
+    "counts": compute.count_labels,
+    "descents": convergence.compute,
+    "distances": compute.estimate,
+    "joining": new_client.compute,
+    "partitions": heart.train_all,
+    "training": compute.train,
+}
 Submit = Callable[[Cell], "Future[bool]"]
 #: seconds between two looks at a cell that another command computes
-PATIENCE = 1.0
+WAIT = 1.0
 
 
-def run(
-    plan: Plan, cells: Cells, *, jobs: int, fresh: bool = False, progress: Progress, say: Callable[[str], None]
+def compute_missing(
+    plan: Callable[[], Iterable[Cell]],
+    cells: Cells,
+    *,
+    jobs: int,
+    fresh: bool = False,
+    progress: Progress,
+    say: Callable[[str], None],
 ) -> None:
-    """Compute every cell that `plan` names and `cells` lacks; with `fresh` also those that it has."""
+    """Compute every cell that is needed and not there.
+
+    Parameters
+    ----------
+    plan : function
+        Returns the cells that are needed, as far as they can be named yet; called again after every cell.
+    cells : Cells
+        Where cells are kept.
+    jobs : int
+        How many to compute at a time, one core each.
+    fresh : bool
+        Compute also those that are there.
+    progress : function of (done, total)
+        Called after every cell.
+    say : function of str
+        Called with one line for every cell that was computed.
+    """
     done: set[str] = set()
-    flying: dict[Future[bool], Cell] = {}
-    elsewhere: set[str] = set()
+    running: dict[Future[bool], Cell] = {}
+    elsewhere: set[str] = set()  # computed by another process
     with _workers(cells.folder, jobs, fresh) as submit:
         while True:
             wanted = {cell.name: cell for cell in plan()}
             done |= {name for name, cell in wanted.items() if not fresh and cells.get(cell) is not None}
             progress(len(done), len(wanted))
-            running = {cell.name for cell in flying.values()}
-            missing = [name for name in wanted if name not in done | running | elsewhere]
-            for name in missing[: jobs - len(flying)]:
-                flying[submit(wanted[name])] = wanted[name]
-            if not flying:
+            taken = done | elsewhere | {cell.name for cell in running.values()}
+            for name in [name for name in wanted if name not in taken][: jobs - len(running)]:
+                running[submit(wanted[name])] = wanted[name]
+            if not running:
                 if not elsewhere - done:
                     return
-                time.sleep(PATIENCE)
+                time.sleep(WAIT)
                 for name in elsewhere & wanted.keys():
                     cells.forget(wanted[name])
                 elsewhere.clear()
                 continue
-            finished, _ = wait(flying, return_when=FIRST_COMPLETED)
+            finished, _ = wait(running, return_when=FIRST_COMPLETED)
             for future in finished:
-                cell = flying.pop(future)
+                cell = running.pop(future)
                 if future.result():
                     done.add(cell.name)
                     cells.forget(cell)
-                    kept = cells.get(cell)
-                    say(f"{cell.name}: {0 if kept is None else kept.seconds:.0f} s")
+                    record = cells.get(cell)
+                    say(f"{cell.name}: {0 if record is None else record.seconds:.0f} s")
                 else:
                     elsewhere.add(cell.name)
 
 
-def work(folder: str, kind: str, name: str, settings: Mapping[str, Any], fresh: bool) -> bool:
-    """Compute one cell and keep it; False where another process is at it."""
-    from fedcollab.reproduce.compute import compute
+def compute_cell(folder: Path, cell: Cell, fresh: bool) -> bool:
+    """Compute one cell and keep it in `folder`; return False if another process is computing it.
 
-    cells, cell = Cells(Path(folder)), Cell(kind, name, settings)
+    With `fresh` it is computed even if it is there, and from the beginning.
+    """
+    cells = Cells(folder)
     with cells.claim(cell) as mine:
         if not mine:
             return False
         if fresh:
-            cells.desk(cell).clear()
+            cells.scratch(cell).clear()
         if fresh or cells.get(cell) is None:
-            desk = cells.desk(cell)
-            result = compute(cell, desk)
-            cells.put(cell, result, desk.seconds)
-            desk.clear()
+            scratch = cells.scratch(cell)
+            result = KINDS[cell.kind](cell.comparable(), scratch)
+            cells.put(cell, result, scratch.seconds)
+            scratch.clear()
     return True
 
 
 @contextmanager
 def _workers(folder: Path, jobs: int, fresh: bool) -> Iterator[Submit]:
-    """Something to hand cells to: this process for one job, else processes with one thread each."""
+    """Give a function to submit cells to: this process for one of `jobs`, else processes with one thread each."""
     if jobs == 1:
 
         def here(cell: Cell) -> Future[bool]:
             future: Future[bool] = Future()
-            future.set_result(work(str(folder), cell.kind, cell.name, cell.settings, fresh))
+            future.set_result(compute_cell(folder, cell, fresh))
             return future
 
         yield here
@@ -96,7 +128,7 @@ def _workers(folder: Path, jobs: int, fresh: bool) -> Iterator[Submit]:
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin)
     try:
-        yield lambda cell: pool.submit(work, str(folder), cell.kind, cell.name, cell.settings, fresh)
+        yield lambda cell: pool.submit(compute_cell, folder, cell, fresh)
     except BaseException:
         for process in multiprocessing.active_children():
             process.terminate()
@@ -106,7 +138,7 @@ def _workers(folder: Path, jobs: int, fresh: bool) -> Iterator[Submit]:
 
 
 def _begin() -> None:
-    """A worker: one thread, deaf to Ctrl-C (its parent ends it), and gone when its parent is gone."""
+    """Start a worker: one thread, no reaction to Ctrl-C (its parent ends it), and gone when its parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     import torch
     from threadpoolctl import threadpool_limits
@@ -124,5 +156,5 @@ def _begin() -> None:
 
 
 def cores() -> int:
-    """The cores that this process may use."""
+    """Return how many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

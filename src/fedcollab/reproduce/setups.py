@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from fedcollab.scenarios import concept, feature, label
+from fedcollab import scenarios
 
 SCENARIOS = ("label-shift", "feature-shift", "concept-shift")
 TITLES = {
@@ -24,9 +24,7 @@ ENCODER = "efficientnet-lite0:block=10,size=64,pool=1"
 HEAD_ENCODER = "efficientnet-lite0:block=final,size=64,pool=1"
 KEYS = ("lr", "batch_size", "local_epochs", "C")
 #: rounds that the paper trains for
-PUBLISHED: dict[str, Any] = {
-    name: module.SETTINGS["rounds"] for name, module in zip(SCENARIOS, (label, feature, concept), strict=True)
-}
+PUBLISHED: dict[str, int] = {name: scenarios.SETTINGS[name]["rounds"] for name in SCENARIOS}
 THROUGH = "distances by `few-round` through EfficientNet-Lite0 (block 10) instead of Algorithm 1 through ResNet-18"
 
 
@@ -34,14 +32,32 @@ THROUGH = "distances by `few-round` through EfficientNet-Lite0 (block 10) instea
 class Setup:
     """One scenario with everything that decides a result.
 
-    encoder     through which distances see the images; None: pixels
-    features    the encoder whose features models are trained on; None: the images themselves
-    seeds       how many seeds the main rows (Local, FedAvg, FedAvg + FedCollab) get, and the others
-    methods     the methods that are run unless others are asked for; None: all
-    k           clusters of the clustered baselines
-    late        rounds before and after a client joins
-    tag         what tells the setup's cells from others of the scenario, in file names
-    notes       what differs from the paper, beside the number of rounds
+    Parameters
+    ----------
+    scenario, dataset, model : str
+        Names of the scenario, of the data set and of the model.
+    rounds, lr, batch_size, local_epochs : int, float, int, int
+        Settings of the training.
+    C : float
+        The weight of the generalisation term when coalitions are solved for.
+    options, model_options, distance_options : dict
+        Options of the scenario, of the model and of the estimated distances.
+    encoder : str, optional
+        Through which distances see the images; None: pixels.
+    features : str, optional
+        The encoder whose features models are trained on; None: the images themselves.
+    seeds : (int, int)
+        How many seeds the main rows (Local, FedAvg, FedAvg + FedCollab) get, and the others.
+    methods : tuple of str, optional
+        The methods that are run unless others are chosen; None: all.
+    k : int
+        Clusters of the clustered baselines.
+    late : (int, int)
+        Rounds before and after a client joins.
+    tag : str
+        What tells the setup's cells from others of the scenario, in file names.
+    notes : tuple of str
+        What differs from the paper, beside the number of rounds.
     """
 
     scenario: str
@@ -69,19 +85,19 @@ class Setup:
         """What differs from the paper, in one sentence if anything does."""
         usual = PUBLISHED.get(self.scenario, self.rounds)
         fewer = [f"{self.rounds} rounds (the paper: {usual})"] if self.rounds != usual else []
-        said = "; ".join((*fewer, *self.notes))
-        return (f"Differs from the paper: {said}.",) if said else ()
+        listed = "; ".join((*fewer, *self.notes))
+        return (f"Differs from the paper: {listed}.",) if listed else ()
 
     def file(self, text: str, seed: int) -> str:
-        """The name of a cell."""
+        """Return the name of a cell of one seed."""
         return f"{self.scenario}/{self.tag}{text}_s{seed}"
 
     def data(self, seed: int) -> dict[str, Any]:
-        """What decides the clients."""
+        """Return the settings that decide the clients."""
         return {"scenario": self.scenario, "dataset": self.dataset, "options": self.options, "seed": seed}
 
     def training(self, rounds: int | None = None) -> dict[str, Any]:
-        """What decides the training, beside the method."""
+        """Return the settings that decide the training, beside the method."""
         return {
             "encoder": self.features,
             "model": self.model,
@@ -94,14 +110,14 @@ class Setup:
 
 
 def full() -> dict[str, Setup]:
-    """The paper's settings, as far as two cores allow."""
+    """Return the paper's settings, as far as two cores allow."""
     return {
         "label-shift": Setup(
             "label-shift",
             "fashion-mnist",
             "mlp",
             200,
-            **_of(label.SETTINGS),
+            **scenario_settings("label-shift"),
             notes=("distances by `cross`, the default, instead of Algorithm 1 (docs/distances.md)",),
         ),
         "feature-shift": Setup(
@@ -109,7 +125,7 @@ def full() -> dict[str, Setup]:
             "cifar-10",
             "cnn",
             100,
-            **_of(feature.SETTINGS),
+            **scenario_settings("feature-shift"),
             encoder=ENCODER,
             seeds=(1, 1),
             methods=("fedavg", "fednova", "ditto", "ifca"),
@@ -121,7 +137,7 @@ def full() -> dict[str, Setup]:
             "cifar-100",
             "logistic",
             200,
-            **_of({**concept.SETTINGS, "lr": 0.01}),
+            **{**scenario_settings("concept-shift"), "lr": 0.01},
             encoder=ENCODER,
             features=HEAD_ENCODER,
             seeds=(2, 2),
@@ -136,7 +152,7 @@ def full() -> dict[str, Setup]:
 
 
 def quick() -> dict[str, Setup]:
-    """Minutes instead of hours."""
+    """Return settings that take minutes instead of hours."""
     rounds = {"label-shift": 20, "feature-shift": 2, "concept-shift": 20}
     return {
         name: replace(
@@ -151,7 +167,7 @@ def quick() -> dict[str, Setup]:
 
 
 def tiny() -> dict[str, Setup]:
-    """Seconds, on the digits that scikit-learn brings: for tests. Its figures mean nothing."""
+    """Return settings that take seconds, on the digits that scikit-learn brings: for tests. Results mean nothing."""
     sizes: dict[str, Any] = {"clients": 8, "quantity": [40, 40, 10, 10], "test": 10}
     return {
         name: replace(
@@ -175,5 +191,6 @@ def tiny() -> dict[str, Setup]:
     }
 
 
-def _of(settings: dict[str, Any]) -> dict[str, Any]:
-    return {key: settings[key] for key in KEYS}
+def scenario_settings(scenario: str) -> dict[str, Any]:
+    """Return the paper's training settings of a scenario."""
+    return {key: scenarios.SETTINGS[scenario][key] for key in KEYS}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedcollab.reproduce.accuracy import LOCAL, AccuracyTable, Row
+from fedcollab.reproduce.accuracy import LOCAL, AccuracyTable, Method
 
 NAMES = {
     "fedavg": "FedAvg",
@@ -28,8 +28,8 @@ class Table1(AccuracyTable):
             row
             for key, label in NAMES.items()
             for row in (
-                Row(key, label, key, "global", main=key == "fedavg"),
-                Row(f"{key}+fedcollab", f"{label} + FedCollab", key, "fedcollab", main=key == "fedavg"),
+                Method(key, label, key, "global", main=key == "fedavg"),
+                Method(f"{key}+fedcollab", f"{label} + FedCollab", key, "fedcollab", main=key == "fedavg"),
             )
         ),
     )

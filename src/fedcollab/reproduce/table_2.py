@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedcollab.reproduce.accuracy import FEDCOLLAB, AccuracyTable, Row
+from fedcollab.reproduce.accuracy import FEDCOLLAB, AccuracyTable, Method
 
 NAMES = {"ifca": "IFCA", "fedcluster": "FedCluster", "fesem": "FeSEM", "kmeans": "KMeans"}
 
@@ -18,11 +18,11 @@ class Table2(AccuracyTable):
     place = "Table 2, Section 5.3 (RQ2)"
     time = "1.5 h (label shift 20 min)"
     rows = (
-        Row("ifca", "IFCA", "ifca", None),
-        Row("fedcluster", "FedCluster", "fedcluster", None),
-        Row("fesem", "FeSEM", "fesem", None),
-        Row("fesem", "FeSEM, random centres", "fesem", None, options=(("centres", "random"),)),
-        Row("kmeans", "KMeans", "kmeans", None),
+        Method("ifca", "IFCA", "ifca", None),
+        Method("fedcluster", "FedCluster", "fedcluster", None),
+        Method("fesem", "FeSEM", "fesem", None),
+        Method("fesem", "FeSEM, random centres", "fesem", None, options=(("centres", "random"),)),
+        Method("kmeans", "KMeans", "kmeans", None),
         FEDCOLLAB,
     )
     shows_coalitions = True

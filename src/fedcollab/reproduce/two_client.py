@@ -1,7 +1,8 @@
 """Figure 1: two clients. Does the global or the local model do better, as their distance and their quantity grow?
 
-The paper gives no parameters; `fedcollab.scenarios.two_clients` says which were chosen (concept shift). With label
-shift panel (a) comes out alike, but not panel (b): one model can serve both clients once it has data enough.
+The paper gives no parameters. Chosen is concept shift: only there does more data make clients pickier for good. Panel
+(a) varies the distance at `QUANTITY`, panel (b) the quantity at `DISTANCE`. With label shift panel (a) comes out alike,
+but not panel (b): one model can serve both clients once it has data enough.
 """
 
 from __future__ import annotations
@@ -13,14 +14,16 @@ from typing import Any
 import numpy as np
 
 from fedcollab.reproduce import pictures
+from fedcollab.reproduce.accuracy import MOST_SEEDS
 from fedcollab.reproduce.cells import Cell
 from fedcollab.reproduce.experiment import Experiment
-from fedcollab.reproduce.lab import Lab
-from fedcollab.reproduce.output import Figure, Output, Table
+from fedcollab.reproduce.output import Comparison, Output, Table
 from fedcollab.reproduce.setups import Setup
-from fedcollab.scenarios.two_clients import DISTANCE, DISTANCES, QUANTITIES
+from fedcollab.reproduce.workspace import Workspace
 
-QUANTITY, ROUNDS, SEEDS = 400, 50, 5
+DISTANCE, QUANTITY, ROUNDS, SEEDS = 0.1, 400, 50, 5
+DISTANCES = (0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8)
+QUANTITIES = (50, 100, 200, 400, 800, 1600, 3200)
 WAYS = {"local": "alone", "global": "together"}
 
 
@@ -33,34 +36,34 @@ class TwoClient(Experiment):
     time = "5 min"
     scenarios = ("label-shift",)
 
-    def cells(self, lab: Lab) -> Iterator[Cell]:
-        """Both ways at every point of both panels."""
-        for seed in self._seeds(lab):
-            for setup in {setup.tag: setup for panel in panels(lab).values() for setup in panel.values()}.values():
+    def cells(self, workspace: Workspace) -> Iterator[Cell]:
+        """Yield the cells of both ways at every point of both panels."""
+        for seed in self._seeds(workspace):
+            for setup in {
+                setup.tag: setup for panel in panels(workspace).values() for setup in panel.values()
+            }.values():
                 for way in WAYS:
-                    yield lab.training_cell(setup, seed, "fedavg", way)
+                    yield workspace.training_cell(setup, seed, "fedavg", way)
 
-    def reduced(self, lab: Lab) -> list[str]:
-        """Rounds and seeds."""
-        first = next(iter(panels(lab)["distance"].values()))
-        return (
-            []
-            if lab.asked.size == "full"
-            else [f"{first.rounds} rounds instead of {ROUNDS}, 1 seed instead of {SEEDS}"]
-        )
+    def reduced(self, workspace: Workspace) -> list[str]:
+        """Return how many rounds and seeds a quick run has."""
+        if workspace.choices.size == "full":
+            return []
+        first = next(iter(panels(workspace)["distance"].values()))
+        return [f"{first.rounds} rounds instead of {ROUNDS}, 1 seed instead of {SEEDS}"]
 
-    def output(self, lab: Lab) -> Output:
-        """A table and a picture, with the point where the local model overtakes."""
+    def output(self, workspace: Workspace) -> Output:
+        """Return a table and a picture, with the point where the local model overtakes."""
         tables, rows, text = [], [], []
-        for panel, points in panels(lab).items():
+        for panel, points in panels(workspace).items():
             lines: list[tuple[Any, ...]] = []
             for value, setup in points.items():
-                runs = {way: self._runs(lab, setup, way) for way in WAYS}
+                runs = {way: self._runs(workspace, setup, way) for way in WAYS}
                 if not all(runs.values()):
                     continue
                 gains = [100 * (b - a) for a, b in zip(*runs.values(), strict=True)]
-                shown = [Figure(tuple(100 * run for run in values)) for values in runs.values()]
-                lines.append((value, *shown, Figure(tuple(gains)), len(gains)))
+                shown = [Comparison(tuple(100 * run for run in values)) for values in runs.values()]
+                lines.append((value, *shown, Comparison(tuple(gains)), len(gains)))
                 rows += [
                     {"panel": panel, "value": value, "way": WAYS[way], "accuracy": float(np.mean(values))}
                     for way, values in runs.items()
@@ -73,21 +76,23 @@ class TwoClient(Experiment):
                 text.append(crossing(panel, [(line[0], line[3].mean) for line in lines]))
         return Output(tables, {self.name: pictures.two_panels(rows)} if rows else {}, text)
 
-    def _seeds(self, lab: Lab) -> range:
-        small = 1 if lab.asked.size != "full" else SEEDS
-        return range(small if lab.asked.seeds is None else lab.asked.seeds)
+    def _seeds(self, workspace: Workspace) -> range:
+        """Return the seeds to run."""
+        small = 1 if workspace.choices.size != "full" else SEEDS
+        return range(small if workspace.choices.seeds is None else workspace.choices.seeds)
 
-    def _runs(self, lab: Lab, setup: Setup, way: str) -> list[float]:
-        found = [lab.get(lab.training_cell(setup, seed, "fedavg", way)) for seed in range(20)]
+    def _runs(self, workspace: Workspace, setup: Setup, way: str) -> list[float]:
+        """Return the mean accuracy of each seed that the `workspace` has of `setup`, trained one `way`."""
+        found = [workspace.get(workspace.training_cell(setup, seed, "fedavg", way)) for seed in range(MOST_SEEDS)]
         return [float(np.mean(result["accuracy"])) for result in found if result is not None]
 
 
-def panels(lab: Lab) -> dict[str, dict[float, Setup]]:
-    """The setups of Figure 1 (a) and (b)."""
-    base = lab.setups["label-shift"]
-    usual = {"full": ROUNDS, "quick": 10, "tiny": 2}[lab.asked.size]
-    base = replace(base, scenario="two-client", rounds=lab.asked.rounds or usual, options={}, notes=())
-    if lab.asked.size == "tiny":
+def panels(workspace: Workspace) -> dict[str, dict[float, Setup]]:
+    """Return the setups of panels (a) and (b) of the figure, by distance and by quantity."""
+    base = workspace.setups["label-shift"]
+    usual = {"full": ROUNDS, "quick": 10, "tiny": 2}[workspace.choices.size]
+    base = replace(base, scenario="two-client", rounds=workspace.choices.rounds or usual, options={}, notes=())
+    if workspace.choices.size == "tiny":
         return {
             "distance": {d: _at(base, d, 20, test=20) for d in (0.0, 1.0)},
             "quantity": {m: _at(base, DISTANCE, m, test=20) for m in (10, 20)},
@@ -99,12 +104,13 @@ def panels(lab: Lab) -> dict[str, dict[float, Setup]]:
 
 
 def _at(base: Setup, distance: float, quantity: int, **more: Any) -> Setup:
+    """Return the setup `base` with clients at one `distance` and `quantity`, and `more` options of the scenario."""
     options = {"shift": "concept", "distance": distance, "quantity": quantity, **more}
     return replace(base, options=options, tag=f"concept_d{distance:g}_m{quantity}_")
 
 
 def crossing(panel: str, gains: list[tuple[float, float]]) -> str:
-    """Where training together stops to pay, in a sentence."""
+    """Return in a sentence where training together stops to pay, along one `panel` with its `gains`."""
     lost = [value for value, gain in gains if gain < 0]
     if not lost:
         return f"By {panel}: training together pays at every point."
@@ -112,5 +118,5 @@ def crossing(panel: str, gains: list[tuple[float, float]]) -> str:
     return (
         f"By {panel}: training together pays up to {max(kept):g}, training alone from {min(lost):g} on."
         if kept
-        else (f"By {panel}: training alone is better from {min(lost):g} on.")
+        else f"By {panel}: training alone is better from {min(lost):g} on."
     )

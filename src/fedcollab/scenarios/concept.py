@@ -10,8 +10,8 @@ from fedcollab.errors import InputError, number
 from fedcollab.scenarios import label
 from fedcollab.scenarios.data import Images
 from fedcollab.scenarios.deal import Floats, Ints
-from fedcollab.scenarios.scenario import Scenario, label_shares, make_clients
-from fedcollab.scenarios.sizes import PerClient, Sizes, block_types, default_sizes, per_client
+from fedcollab.scenarios.scenario import Scenario, label_shares, make_scenario
+from fedcollab.scenarios.sizes import PerClient, Sizes, block_types, default_sizes
 
 PIXELS = {**label.SETTINGS, "C": 8.0}
 SETTINGS = {**PIXELS, "model": "resnet18", "lr": 0.001, "discriminator_lr": 0.05, "encoder": "efficientnet-lite0"}
@@ -35,14 +35,32 @@ def concept_shift(
     quantity: PerClient | None = None,
     test: PerClient | None = None,
 ) -> Scenario:
-    """Clients with the pool's label shares, whose labels are renamed by the permutation of their type.
+    """Make clients with the pool's label shares, whose labels are renamed by the permutation of their type.
 
-    swapped         s, the labels that types 0 and 1 (and types 2 and 3) disagree on: 6 of 20, 4 of 10 unless given
-    permutations    instead: one row a type, the new index of each label
+    Parameters
+    ----------
+    data : Images
+        The data set to deal samples from.
+    seed : int
+        Decides which samples each client gets.
+    iid : bool
+        Whether labels are drawn independently from the shares, instead of the shares rounded to whole samples.
+    clients : int
+        How many clients, in equal blocks of each type.
+    swapped : int, optional
+        s, the labels that types 0 and 1 (and types 2 and 3) disagree on: see `paper_permutations`.
+    permutations : sequence of rows, optional
+        Instead of `swapped`: the new index of each label, one row a type.
+    quantity, test : int or sequence of int, optional
+        Training and test samples: one number, one per type or one per client. The data set's usual sizes by default.
+
+    Returns
+    -------
+    Scenario
     """
     classes = len(data.classes)
     if permutations is None:
-        tables = paper_permutations(classes, usual_swaps(classes) if swapped is None else swapped)
+        tables = paper_permutations(classes, swapped)
     elif swapped is None:
         tables = check_permutations(permutations, classes)
     else:
@@ -50,45 +68,53 @@ def concept_shift(
     types = block_types(clients, len(tables))
     sizes, held = default_sizes(data.name, SIZES, quantity, test, kinds=len(tables))
     shares = label_shares(data)
-    made = make_clients(
+    return make_scenario(
+        "concept-shift",
         data,
         np.tile(shares, (len(types), 1)),
-        per_client("quantity", sizes, types, least=2),
-        per_client("test", held, types, least=0),
+        types,
+        quantity=sizes,
+        test=held,
         seed=seed,
         iid=iid,
-        types=types,
+        truth=disagreement(tables[types], shares),
+        settings=SETTINGS if data.name == "cifar-100" else PIXELS,
         labels=lambda labels, kind: tables[kind][labels],
     )
-    settings = SETTINGS if data.name == "cifar-100" else PIXELS
-    return Scenario(
-        "concept-shift",
-        made,
-        tuple(types.tolist()),
-        disagreement(tables[types], shares),
-        {**settings, "dataset": data.name, "classes": classes},
-        seed,
-    )
 
 
-def usual_swaps(classes: int) -> int:
-    """An even number near three tenths of the labels.
+def paper_permutations(classes: int, swapped: int | None = None) -> Ints:
+    """Return the new index of each label for the paper's four types of concept shift.
 
-    >>> usual_swaps(20), usual_swaps(10)
-    (6, 4)
-    """
-    return 2 * round(0.15 * classes)
+    With L = `classes` and s = `swapped`, label y becomes, for type 0: y. Type 1: s-1-y for y < s, else y. Type 2:
+    L-1-y. Type 3: L-s+y for y < s, else L-1-y.
 
+    Parameters
+    ----------
+    classes : int
+        How many labels the data set has.
+    swapped : int, optional
+        The labels that types 0 and 1 (and types 2 and 3) disagree on; by default an even number near three tenths of
+        the labels, as in the paper (6 of 20).
 
-def paper_permutations(classes: int, swapped: int) -> Ints:
-    """The new index of label y for types 0 to 3, with L = `classes` and s = `swapped`.
+    Returns
+    -------
+    array of int of shape (4, classes)
 
-    Type 0: y. Type 1: s-1-y for y < s, else y. Type 2: L-1-y. Type 3: L-s+y for y < s, else L-1-y.
+    Raises
+    ------
+    InputError
+        If `swapped` is not a whole number from 0 to `classes`.
 
+    Examples
+    --------
     >>> paper_permutations(6, 2).tolist()
     [[0, 1, 2, 3, 4, 5], [1, 0, 2, 3, 4, 5], [5, 4, 3, 2, 1, 0], [4, 5, 3, 2, 1, 0]]
+    >>> [int((paper_permutations(classes)[0] != paper_permutations(classes)[1]).sum()) for classes in (20, 10)]
+    [6, 4]
     """
-    s = int(number("swapped", swapped, at_least=0, at_most=classes, whole=True))
+    usual = 2 * round(0.15 * classes)
+    s = int(number("swapped", usual if swapped is None else swapped, at_least=0, at_most=classes, whole=True))
     y = np.arange(classes)
     return np.stack(
         [y, np.where(y < s, s - 1 - y, y), classes - 1 - y, np.where(y < s, classes - s + y, classes - 1 - y)]
@@ -96,7 +122,7 @@ def paper_permutations(classes: int, swapped: int) -> Ints:
 
 
 def check_permutations(permutations: Sequence[Sequence[int]], classes: int) -> Ints:
-    """Permutations that were given, one row a type."""
+    """Return the permutations that were given as an array, one row a type; a bad row raises `InputError`."""
     if not isinstance(permutations, (list, tuple, np.ndarray)) or len(permutations) == 0:
         raise InputError(f"`permutations` (={permutations!r}) must be a list of rows, one a type")
     for row in permutations:
@@ -107,7 +133,7 @@ def check_permutations(permutations: Sequence[Sequence[int]], classes: int) -> I
 
 
 def disagreement(tables: Ints, shares: Floats) -> Floats:
-    """Total variation distance of clients that name the same images differently.
+    """Return the total variation distances of clients that name the same images differently.
 
     With y = p_i(c(x)), c(x) the one right class of an image, TV(P_i, P_j) = P(p_i(c) != p_j(c)): the share of labels
     that two clients do not agree on.

@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 
 
 def apportion(total: int, mix: Floats) -> Ints:
-    """`total` samples over the labels in proportion to `mix`, rounded so that they sum to `total`.
+    """Share `total` samples out over the labels in proportion to `mix`, rounded so that they sum to `total`.
 
     The largest remainders are rounded up (Hamilton's method); where rounding each label by itself sums to the total,
     as in all of the paper's settings, that is the same.
@@ -35,7 +35,25 @@ def apportion(total: int, mix: Floats) -> Ints:
 
 
 def count_table(totals: Ints, mixes: Floats, *, iid: bool, seed: int, use: str) -> Ints:
-    """Samples of each label for each client: mixes (clients x labels) apportioned, or labels drawn i.i.d. from them."""
+    """Return how many samples of each label each client gets.
+
+    Parameters
+    ----------
+    totals : array of int
+        Samples of each client.
+    mixes : array of shape (clients, labels)
+        The share of each label at each client.
+    iid : bool
+        Whether labels are drawn independently from the mix, instead of the mix rounded to whole samples.
+    seed : int
+        Decides the draw.
+    use : str
+        "train" or "test": the two are drawn independently.
+
+    Returns
+    -------
+    array of int of shape (clients, labels)
+    """
     if iid:
         rows = [
             generator(seed, "scenario", use, client).multinomial(total, mix / mix.sum())
@@ -47,9 +65,31 @@ def count_table(totals: Ints, mixes: Floats, *, iid: bool, seed: int, use: str) 
 
 
 def deal(labels: Ints, train: Ints, test: Ints, *, seed: int, reuse: bool = False) -> list[tuple[Ints, Ints]]:
-    """Positions of each client's training and test samples in the pool, shuffled, by the two count tables."""
+    """Choose each client's training and test samples.
+
+    Parameters
+    ----------
+    labels : array of int
+        The label of each sample of the pool.
+    train, test : array of shape (clients, labels)
+        How many samples of each label each client gets.
+    seed : int
+        Decides which samples, and their order.
+    reuse : bool
+        Whether training samples may be dealt a second time where the pool has too few.
+
+    Returns
+    -------
+    list of (train, test)
+        Positions in the pool, shuffled, for each client.
+
+    Raises
+    ------
+    InputError
+        If the pool has too few samples of a label.
+    """
     clients, width = train.shape
-    hands: list[tuple[list[Ints], list[Ints]]] = [([], []) for _ in range(clients)]
+    chosen: list[tuple[list[Ints], list[Ints]]] = [([], []) for _ in range(clients)]
     for label in range(width):
         pool = np.flatnonzero(labels == label)
         wanted_train, wanted_test = int(train[:, label].sum()), int(test[:, label].sum())
@@ -65,17 +105,17 @@ def deal(labels: Ints, train: Ints, test: Ints, *, seed: int, reuse: bool = Fals
         given = wanted_test + np.arange(wanted_train) % max(rest, 1)  # goes round only with reuse
         train_ends, test_ends = np.cumsum(train[:, label]), np.cumsum(test[:, label])
         for client in range(clients):
-            hands[client][0].append(pool[given[train_ends[client] - train[client, label] : train_ends[client]]])
-            hands[client][1].append(pool[test_ends[client] - test[client, label] : test_ends[client]])
+            chosen[client][0].append(pool[given[train_ends[client] - train[client, label] : train_ends[client]]])
+            chosen[client][1].append(pool[test_ends[client] - test[client, label] : test_ends[client]])
     shuffle = [generator(seed, "scenario", "order", client) for client in range(clients)]
     return [
         (rng.permutation(np.concatenate(own)), rng.permutation(np.concatenate(held)))
-        for rng, (own, held) in zip(shuffle, hands, strict=True)
+        for rng, (own, held) in zip(shuffle, chosen, strict=True)
     ]
 
 
 def total_variation(mixes: Floats) -> Floats:
-    """Total variation distance of every two clients that differ in their label mix alone.
+    """Return the total variation distance of every two clients that differ in their label mix alone.
 
     With P_i(x, y) = q_i(y) P(x | y), TV(P_i, P_j) = 1/2 sum_y |q_i(y) - q_j(y)|: the images cancel.
 

@@ -8,7 +8,7 @@ from fedcollab.errors import number
 from fedcollab.scenarios.data import Images
 from fedcollab.scenarios.deal import Floats, Ints, total_variation
 from fedcollab.scenarios.label import SETTINGS
-from fedcollab.scenarios.scenario import Scenario, label_shares, make_clients
+from fedcollab.scenarios.scenario import Scenario, label_shares, make_scenario
 from fedcollab.scenarios.sizes import PerClient, per_client
 from fedcollab.seeds import generator
 
@@ -24,26 +24,67 @@ def dirichlet(
     quantity_skew: float = 0.0,
     test: PerClient = 100,
 ) -> Scenario:
-    """Clients with label mixes q_i ~ Dirichlet(alpha L p), p the pool's label shares and L the number of labels.
-
-    alpha           concentration per label: small is skewed, infinity is the pool's own mix
-    quantity_skew   sigma of log-normal quantities m_i = quantity exp(sigma z_i - sigma^2 / 2), at least 2; 0: as given
+    """Make clients with label mixes q_i ~ Dirichlet(alpha L p), p the pool's label shares and L the number of labels.
 
     Every client is a type of its own. The mixes do not depend on the quantities, so that one seed compares both.
+
+    Parameters
+    ----------
+    data : Images
+        The data set to deal samples from.
+    seed : int
+        Decides the mixes, the quantities and which samples each client gets.
+    iid : bool
+        Whether labels are drawn independently from the mix, instead of the mix rounded to whole samples.
+    clients : int
+        How many clients.
+    alpha : float
+        Concentration per label: small is skewed, infinity is the pool's own mix.
+    quantity, test : int or sequence of int
+        Training and test samples: one number for all clients or one per client.
+    quantity_skew : float
+        sigma of log-normal quantities m_i = quantity exp(sigma z_i - sigma^2 / 2), at least 2; 0 leaves `quantity`.
+
+    Returns
+    -------
+    Scenario
     """
-    count = int(number("clients", clients, at_least=1, whole=True))
-    alpha = number("alpha", alpha, above=0)
+    types = np.arange(int(number("clients", clients, at_least=1, whole=True)))
+    mixes = draw_mixes(label_shares(data), number("alpha", alpha, above=0), len(types), seed)
     skew = number("quantity_skew", quantity_skew, at_least=0)
-    types = np.arange(count)
-    mixes = draw_mixes(label_shares(data), alpha, count, seed)
     sizes = skewed(per_client("quantity", quantity, types, least=2), skew, seed)
-    made = make_clients(data, mixes, sizes, per_client("test", test, types, least=0), seed=seed, iid=iid, types=types)
-    settings = {**SETTINGS, "dataset": data.name, "classes": len(data.classes)}
-    return Scenario("dirichlet", made, tuple(types.tolist()), total_variation(mixes), settings, seed)
+    return make_scenario(
+        "dirichlet",
+        data,
+        mixes,
+        types,
+        quantity=sizes.tolist(),
+        test=test,
+        seed=seed,
+        iid=iid,
+        truth=total_variation(mixes),
+        settings=SETTINGS,
+    )
 
 
 def draw_mixes(shares: Floats, alpha: float, clients: int, seed: int) -> Floats:
-    """One label mix a client; client i's does not depend on how many others there are."""
+    """Draw one label mix a client; client i's does not depend on how many others there are.
+
+    Parameters
+    ----------
+    shares : array
+        The share of each label in the pool.
+    alpha : float
+        Concentration per label.
+    clients : int
+        How many mixes to draw.
+    seed : int
+        Each mix is drawn from the seed and the client's number.
+
+    Returns
+    -------
+    array of shape (clients, labels)
+    """
     width = len(shares)
     present = np.flatnonzero(shares)
     mixes = np.zeros((clients, width))
@@ -54,7 +95,7 @@ def draw_mixes(shares: Floats, alpha: float, clients: int, seed: int) -> Floats:
 
 
 def skewed(quantities: Ints, sigma: float, seed: int) -> Ints:
-    """Quantities times a log-normal factor of mean 1."""
+    """Multiply `quantities` by log-normal factors of mean 1 and spread `sigma`, drawn from the `seed`."""
     factors = np.array(
         [
             np.exp(sigma * generator(seed, "scenario", "quantity", client).standard_normal() - sigma**2 / 2)

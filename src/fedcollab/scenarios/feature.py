@@ -10,19 +10,16 @@ from fedcollab.errors import InputError, number
 from fedcollab.scenarios import label
 from fedcollab.scenarios.data import Images
 from fedcollab.scenarios.rotate import rotate
-from fedcollab.scenarios.scenario import Scenario, label_shares, make_clients
-from fedcollab.scenarios.sizes import PerClient, Sizes, block_types, default_sizes, per_client
+from fedcollab.scenarios.scenario import Scenario, label_shares, make_scenario
+from fedcollab.scenarios.sizes import PerClient, Sizes, block_types, default_sizes
 
 PAPER_ANGLES = (25.0, -25.0, 155.0, -155.0)
 
 SETTINGS = {
+    **label.SETTINGS,
     "model": "cnn",
     "lr": 0.01,
     "rounds": 500,
-    "batch_size": 32,
-    "local_epochs": 1,
-    "C": 10.0,
-    "discriminator_lr": 0.01,
     "encoder": "efficientnet-lite0",  # the paper: ResNet-18
 }
 
@@ -43,25 +40,44 @@ def feature_shift(
     quantity: PerClient | None = None,
     test: PerClient | None = None,
 ) -> Scenario:
-    """Clients with the pool's label shares, whose images are turned by the angle of their type (degrees).
+    """Make clients with the pool's label shares, whose images are turned by the angle of their type.
 
     The distances between rotated distributions have no closed form: `truth` is None.
+
+    Parameters
+    ----------
+    data : Images
+        The data set to deal samples from.
+    seed : int
+        Decides which samples each client gets.
+    iid : bool
+        Whether labels are drawn independently from the shares, instead of the shares rounded to whole samples.
+    clients : int
+        How many clients, in equal blocks of each type.
+    angles : sequence of float
+        Degrees counter-clockwise, one a type.
+    quantity, test : int or sequence of int, optional
+        Training and test samples: one number, one per type or one per client. The data set's usual sizes by default.
+
+    Returns
+    -------
+    Scenario
     """
     if not isinstance(angles, (list, tuple, np.ndarray)) or len(angles) == 0:
         raise InputError(f"`angles` (={angles!r}) must be a list of degrees, one a type")
     turns = [number("angles", angle) for angle in angles]
     types = block_types(clients, len(turns))
     sizes, held = default_sizes(data.name, SIZES, quantity, test, kinds=len(turns))
-    made = make_clients(
+    return make_scenario(
+        "feature-shift",
         data,
         np.tile(label_shares(data), (len(types), 1)),
-        per_client("quantity", sizes, types, least=2),
-        per_client("test", held, types, least=0),
+        types,
+        quantity=sizes,
+        test=held,
         seed=seed,
         iid=iid,
-        types=types,
+        truth=None,
+        settings=SETTINGS if data.pixels.shape[1] == 3 else label.SETTINGS,
         images=lambda pixels, kind: rotate(pixels, turns[kind]),
     )
-    usual = SETTINGS if data.pixels.shape[1] == 3 else label.SETTINGS
-    settings = {**usual, "dataset": data.name, "classes": len(data.classes)}
-    return Scenario("feature-shift", made, tuple(types.tolist()), None, settings, seed)

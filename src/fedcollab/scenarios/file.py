@@ -25,7 +25,22 @@ POSITIVE = ("C", "discriminator_lr", "lr")
 
 
 def load(path: str | Path) -> Scenario:
-    """Make the scenario that a TOML file describes; a mistake in it is told in one line."""
+    """Make the scenario that a TOML file describes.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file, with a table [scenario] and, if wanted, a table [settings].
+
+    Returns
+    -------
+    Scenario
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, or has an unknown or wrong entry.
+    """
     path = Path(path)
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -62,7 +77,7 @@ def from_tables(content: dict[str, Any]) -> Scenario:
 
 
 def check_settings(settings: dict[str, Any]) -> dict[str, Any]:
-    """Settings of the right kinds: names are checked by the stage that uses them."""
+    """Return the settings, checked for their types; names are checked by the stage that uses them."""
     checked: dict[str, Any] = {}
     for key, value in settings.items():
         if key in TEXTS:

@@ -40,24 +40,56 @@ SETTINGS = {
 
 
 def heart_clients(*, seed: int = 0, test: float = 0.2, features: str = "usable") -> tuple[ClientData, ...]:
-    """The four hospitals: cleveland, hungarian, switzerland, va, as tables with missing values.
+    """Return the four hospitals (cleveland, hungarian, switzerland, va) as tables with missing values.
 
-    seed        decides which patients are held out
-    test        share held out for testing, stratified by label; 0 for none
-    features    "usable" (10) or "all" (13)
+    Parameters
+    ----------
+    seed : int
+        Decides which patients are held out.
+    test : float
+        Share held out for testing, stratified by label; 0 for none.
+    features : {"usable", "all"}
+        The 10 features that all hospitals measured, or all 13.
+
+    Returns
+    -------
+    tuple of ClientData
+
+    Raises
+    ------
+    InputError
+        If the data set is not on this machine.
     """
     return hospitals(tables("heart"), seed=seed, test=test, features=features).clients
 
 
 def tables(dataset: str) -> dict[str, NDArray[np.float64]]:
-    """The hospitals' arrays; there is no other data set for this scenario."""
+    """Load the hospitals' arrays; there is no other data set for this scenario."""
     if dataset != "heart":
         raise InputError(f"`dataset` (={dataset!r}) must be 'heart' in the scenario heart")
     return arrays("heart")
 
 
 def hospitals(data: Any, *, seed: int = 0, iid: bool = False, test: float = 0.2, features: str = "usable") -> Scenario:
-    """The scenario `heart`: the four hospitals, with a test split drawn by the seed."""
+    """Make the scenario `heart`: the four hospitals, with a test split drawn by the seed.
+
+    Parameters
+    ----------
+    data : dict of arrays
+        What `tables` loads.
+    seed : int
+        Decides which patients are held out.
+    iid : bool
+        Must be False: the labels are the patients' own.
+    test : float
+        Share held out for testing, stratified by label; 0 for none.
+    features : {"usable", "all"}
+        The 10 features that all hospitals measured, or all 13.
+
+    Returns
+    -------
+    Scenario
+    """
     if not isinstance(data, dict):
         raise InputError("`dataset` must be 'heart' in the scenario heart")
     if iid:
@@ -74,7 +106,7 @@ def hospitals(data: Any, *, seed: int = 0, iid: bool = False, test: float = 0.2,
 
 
 def frame(rows: NDArray[np.float64], features: str) -> pd.DataFrame:
-    """One hospital's features: codes as text, the rest as numbers, missing where nothing was measured."""
+    """Return one hospital's features: codes as text, the rest as numbers, missing where nothing was measured."""
     import pandas as pd
 
     table = pd.DataFrame(rows[:, :-1], columns=list(COLUMNS[:-1]))
@@ -89,6 +121,7 @@ def frame(rows: NDArray[np.float64], features: str) -> pd.DataFrame:
 
 
 def _client(name: str, table: pd.DataFrame, y: NDArray[np.int64], share: float, seed: int) -> ClientData:
+    """Hold out a `share` of each label's rows of `table` and `y` for testing, drawn from the `seed` and the `name`."""
     held = np.zeros(len(y), dtype=bool)
     for label in (0, 1):
         own = generator(seed, "scenario", "heart", name, label).permutation(np.flatnonzero(y == label))

@@ -9,8 +9,8 @@ import numpy as np
 from fedcollab.errors import InputError
 from fedcollab.scenarios.data import Images
 from fedcollab.scenarios.deal import Floats, total_variation
-from fedcollab.scenarios.scenario import Scenario, make_clients
-from fedcollab.scenarios.sizes import PerClient, Sizes, block_types, default_sizes, per_client
+from fedcollab.scenarios.scenario import Scenario, make_scenario
+from fedcollab.scenarios.sizes import PerClient, Sizes, block_types, default_sizes
 
 # One row a type, one column a label: .25 and .5 of each label's pool, that is 1 : 2 : 2 : 2.
 PAPER_MIXES = (
@@ -49,36 +49,51 @@ def label_shift(
     quantity: PerClient | None = None,
     test: PerClient | None = None,
 ) -> Scenario:
-    """Clients whose labels are mixed as the rows of `mixes` say (types x labels, any scale per row).
+    """Make clients whose labels are mixed as the rows of `mixes` say.
 
-    quantity    training samples: one number, one per type or one per client
-    test        test samples, likewise
-    iid         labels drawn independently from the mix, instead of the mix rounded to whole samples
+    Parameters
+    ----------
+    data : Images
+        The data set to deal samples from.
+    seed : int
+        Decides which samples each client gets.
+    iid : bool
+        Whether labels are drawn independently from the mix, instead of the mix rounded to whole samples.
+    clients : int
+        How many clients, in equal blocks of each type.
+    mixes : sequence of rows
+        The share of each label, one row a type, on any scale.
+    quantity, test : int or sequence of int, optional
+        Training and test samples: one number, one per type or one per client. The data set's usual sizes by default.
+
+    Returns
+    -------
+    Scenario
+
+    Raises
+    ------
+    InputError
+        If the mixes do not fit the data set, or it has too few samples of a label.
     """
     shares = check_mixes(mixes, len(data.classes))
     types = block_types(clients, len(shares))
     sizes, held = default_sizes(data.name, SIZES, quantity, test, kinds=len(shares))
-    per_type = shares[types]
-    return Scenario(
+    return make_scenario(
         "label-shift",
-        make_clients(
-            data,
-            per_type,
-            per_client("quantity", sizes, types, least=2),
-            per_client("test", held, types, least=0),
-            seed=seed,
-            iid=iid,
-            types=types,
-        ),
-        tuple(types.tolist()),
-        total_variation(per_type),
-        {**SETTINGS, "dataset": data.name, "classes": len(data.classes)},
-        seed,
+        data,
+        shares[types],
+        types,
+        quantity=sizes,
+        test=held,
+        seed=seed,
+        iid=iid,
+        truth=total_variation(shares[types]),
+        settings=SETTINGS,
     )
 
 
 def check_mixes(mixes: Sequence[Sequence[float]], classes: int) -> Floats:
-    """Label mixes as an array whose rows sum to one."""
+    """Return label mixes as an array whose rows sum to one; a bad one raises `InputError`."""
     try:
         array = np.array(mixes, dtype=np.float64)
     except (TypeError, ValueError):

@@ -15,7 +15,7 @@ from fedcollab.errors import InputError, number
 
 
 def rotate(images: NDArray[np.float32], degrees: float) -> NDArray[np.float32]:
-    """Images (n, channels, size, size) turned counter-clockwise."""
+    """Turn images (n, channels, size, size) counter-clockwise."""
     degrees = number("degrees", degrees)
     size = images.shape[-1]
     if images.ndim != 4 or images.shape[-2] != size:
@@ -30,7 +30,7 @@ def rotate(images: NDArray[np.float32], degrees: float) -> NDArray[np.float32]:
 
 
 def corners(size: int, degrees: float) -> list[tuple[NDArray[np.int64], NDArray[np.float32]]]:
-    """For each of the four neighbours: the source pixel of every target pixel, and its bilinear weight."""
+    """Return, for each of the four neighbours, the source pixel of every target pixel and its bilinear weight."""
     centre = (size - 1) / 2
     angle = np.deg2rad(degrees)
     row, column = np.meshgrid(np.arange(size) - centre, np.arange(size) - centre, indexing="ij")
@@ -47,6 +47,6 @@ def corners(size: int, degrees: float) -> list[tuple[NDArray[np.int64], NDArray[
 
 
 def _reflect(index: NDArray[np.int64], size: int) -> NDArray[np.int64]:
-    """Symmetric padding as an index: ... 1 0 | 0 1 ... size-1 | size-1 size-2 ..."""
+    """Return the pixel that symmetric padding shows: ... 1 0 | 0 1 ... size-1 | size-1 size-2 ..."""
     index = np.mod(index, 2 * size)
     return np.where(index < size, index, 2 * size - 1 - index)

@@ -14,7 +14,7 @@ Sizes = tuple[tuple[int, ...], PerClient]  # training samples per type, test sam
 
 
 def block_types(clients: int, kinds: int) -> Ints:
-    """The type of each client: equal blocks in order, as nearly as the numbers allow.
+    """Return the type of each client: equal blocks in order, as nearly as the numbers allow.
 
     >>> block_types(5, 2).tolist()
     [0, 0, 0, 1, 1]
@@ -24,7 +24,28 @@ def block_types(clients: int, kinds: int) -> Ints:
 
 
 def per_client(argument: str, value: PerClient, types: Ints, *, least: int) -> Ints:
-    """One whole number for each client, from one for all, one per type or one per client."""
+    """Return one whole number for each client.
+
+    Parameters
+    ----------
+    argument : str
+        What the user calls the value, for error messages.
+    value : int or sequence of int
+        One number for all clients, one per type or one per client.
+    types : array of int
+        The type of each client.
+    least : int
+        The smallest number that is allowed.
+
+    Returns
+    -------
+    array of int
+
+    Raises
+    ------
+    InputError
+        If there are as many numbers as neither clients nor types, or one is too small.
+    """
     kinds = int(types.max()) + 1
     values = list(value) if isinstance(value, (list, tuple, np.ndarray)) else [value]
     checked = np.array([int(number(argument, item, at_least=least, whole=True)) for item in values], dtype=np.int64)
@@ -47,7 +68,23 @@ def default_sizes(
     *,
     kinds: int,
 ) -> tuple[PerClient, PerClient]:
-    """The sizes that were given, or the data set's usual ones."""
+    """Return the training and test samples that were given, or else the data set's usual ones.
+
+    Parameters
+    ----------
+    dataset : str
+        Name of the data set.
+    known : dict
+        The usual sizes by data set.
+    quantity, test : int or sequence of int or None
+        What the user gave.
+    kinds : int
+        How many types of clients there are.
+
+    Returns
+    -------
+    quantity, test
+    """
     if quantity is not None and test is not None:
         return quantity, test
     if dataset not in known or (quantity is None and kinds != len(known[dataset][0])):

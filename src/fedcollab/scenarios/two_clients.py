@@ -11,9 +11,6 @@ at 0 both have all labels alike, at 1 they share none. Both can be served by one
 
 "concept": both have the same images; labels 0 and 1, of which they have a share d together, have their names swapped
 at client 1. No one model can be right for both on that share, however much data there is.
-
-Figure 1(a) varies d at one quantity (`DISTANCES` at 400), Figure 1(b) the quantity at one distance (`QUANTITIES` at
-`DISTANCE`), by concept shift: only there does more data make clients pickier for good.
 """
 
 from __future__ import annotations
@@ -24,13 +21,10 @@ from fedcollab.errors import InputError, number, unknown
 from fedcollab.scenarios.data import Images
 from fedcollab.scenarios.deal import Floats
 from fedcollab.scenarios.label import SETTINGS
-from fedcollab.scenarios.scenario import Scenario, make_clients
-from fedcollab.scenarios.sizes import PerClient, per_client
+from fedcollab.scenarios.scenario import Scenario, make_scenario
+from fedcollab.scenarios.sizes import PerClient
 
-DISTANCE = 0.1
-DISTANCES = (0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8)
 SHIFTS = ("concept", "label")
-QUANTITIES = (50, 100, 200, 400, 800, 1600, 3200)
 
 
 def two_clients(
@@ -43,29 +37,48 @@ def two_clients(
     quantity: PerClient = 400,
     test: PerClient = 1000,
 ) -> Scenario:
-    """Two clients at total variation distance `distance`, each with `quantity` training samples."""
+    """Make two clients at total variation distance `distance`.
+
+    Parameters
+    ----------
+    data : Images
+        The data set to deal samples from.
+    seed : int
+        Decides which samples each client gets.
+    iid : bool
+        Whether labels are drawn independently from the mix, instead of the mix rounded to whole samples.
+    shift : {"label", "concept"}
+        What differs between the clients.
+    distance : float
+        Their total variation distance, from 0 to 1.
+    quantity, test : int or sequence of int
+        Training and test samples: one number for both clients or one each.
+
+    Returns
+    -------
+    Scenario
+    """
     if shift not in SHIFTS:
         raise InputError(unknown("shift", shift, SHIFTS))
     far = number("distance", distance, at_least=0, at_most=1)
-    types = np.arange(2)
-    mixes = opposed(far, len(data.classes)) if shift == "label" else conflicting(far, len(data.classes))
     swapped = np.array([1, 0, *range(2, len(data.classes))])
-    made = make_clients(
+    return make_scenario(
+        "two-client",
         data,
-        mixes,
-        per_client("quantity", quantity, types, least=2),
-        per_client("test", test, types, least=0),
+        opposed(far, len(data.classes)) if shift == "label" else conflicting(far, len(data.classes)),
+        np.arange(2),
+        quantity=quantity,
+        test=test,
         seed=seed,
         iid=iid,
-        types=types,
+        truth=far * (1 - np.eye(2)),
+        settings=SETTINGS,
         labels=(lambda labels, kind: swapped[labels] if kind else labels) if shift == "concept" else None,
     )
-    settings = {**SETTINGS, "dataset": data.name, "classes": len(data.classes)}
-    return Scenario("two-client", made, (0, 1), far * (1 - np.eye(2)), settings, seed)
 
 
 def opposed(distance: float, classes: int) -> Floats:
-    """The two label mixes.
+    """Return the label mixes of the two clients under label shift.
 
     >>> opposed(0.5, 4).tolist()
     [[0.375, 0.375, 0.125, 0.125], [0.125, 0.125, 0.375, 0.375]]
@@ -77,7 +90,7 @@ def opposed(distance: float, classes: int) -> Floats:
 
 
 def conflicting(distance: float, classes: int) -> Floats:
-    """One mix for both, with a share `distance` of the first two labels.
+    """Return the label mix of both clients under concept shift: a share `distance` of the first two labels.
 
     >>> conflicting(0.5, 4).tolist()
     [[0.25, 0.25, 0.25, 0.25], [0.25, 0.25, 0.25, 0.25]]

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from fedcollab.training.callbacks import Callback, MLflow, TensorBoard
     from fedcollab.training.models import MODELS, name_model, register_model
     from fedcollab.training.result import TrainingResult
+    from fedcollab.training.retraining import retrain
     from fedcollab.training.run import train
     from fedcollab.training.trained import TrainedModel, load_model
 
@@ -27,6 +28,7 @@ __all__ = [
     "name_model",
     "register",
     "register_model",
+    "retrain",
     "train",
 ]
 
@@ -39,6 +41,7 @@ __getattr__ = lazily(
         **dict.fromkeys(("MODELS", "name_model", "register_model"), "models"),
         **dict.fromkeys(("TrainedModel", "load_model"), "trained"),
         "TrainingResult": "result",
+        "retrain": "retraining",
         "train": "run",
     },
 )

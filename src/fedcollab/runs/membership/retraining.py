@@ -1,99 +1,22 @@
-"""Train again only where something changed: a coalition goes on from its saved model, all other models stay.
-
-Messages go to the clients of that coalition alone. What the algorithm keeps beside the model (momentum, control
-variates, personal models of the clients concerned) starts anew.
-"""
+"""Train again only where something changed: a coalition goes on from its saved model, all other models stay."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from fedcollab.errors import InputError, number
-from fedcollab.federation import Federation
-from fedcollab.progress import Progress, silent
-from fedcollab.training import TrainingResult, train
+from fedcollab.training import TrainingResult, retrain
 from fedcollab.training.history import History
 from fedcollab.training.result import MEASURES
-from fedcollab.training.rounds import Grouping, Session
+
+__all__ = ["accuracies", "checksums", "merged", "retrain"]
 
 Weights = NDArray[np.float32]
-
-#: fine-tuning takes this share of the rounds that the run was trained for, unless a number is given
-FINE_TUNE = 0.2
-
-
-@dataclass(eq=False)
-class Continued(Grouping):
-    """Fixed coalitions whose models start from given weights; None starts like any new model."""
-
-    weights: Sequence[Weights | None] = field(default_factory=list)
-
-    def options(self) -> dict[str, Any]:
-        """The weights by their checksums: from others it is another training."""
-        return {
-            "weights": [
-                None if saved is None else hashlib.sha256(saved.tobytes()).hexdigest() for saved in self.weights
-            ]
-        }
-
-    def start(self, session: Session) -> None:
-        """As `Grouping`, from the given weights."""
-        super().start(session)
-        for coalition, saved in enumerate(self.weights):
-            if saved is None:
-                continue
-            w = session.initial.clone()
-            used = session.network.parameters + session.network.buffers
-            if len(saved) != used:
-                raise InputError(f"the saved model has {len(saved)} weights; the run's model has {used}")
-            w[:used] = torch.from_numpy(np.array(saved))
-            session.servers[coalition] = session.algorithm.server_init(w)
-
-
-def retrain(
-    federation: Federation,
-    result: TrainingResult,
-    members: Sequence[str],
-    *,
-    scratch: bool = False,
-    rounds: int | None = None,
-    progress: Progress = silent,
-) -> TrainingResult:
-    """Train one coalition with the settings of `result`.
-
-    It starts from the model of the coalition of `result` with which it has most samples in common. A coalition of
-    newcomers alone, or `scratch`, starts from new weights and takes all the rounds of the run.
-    """
-    old = None if scratch else _nearest(federation, result, members)
-    settings, model = result.settings, result.model
-    usual = int(settings["rounds"])
-    if rounds is None:
-        rounds = usual if old is None else max(1, round(FINE_TUNE * usual))
-    rounds = int(number("rounds", rounds, at_least=1, whole=True))
-    saved = None if old is None else result.models["last"][old]
-    part = train(
-        federation.part(members),
-        Continued([list(members)], [saved]),
-        settings["algorithm"],
-        model["name"],
-        rounds=rounds,
-        options=settings["options"],
-        model_options=model["options"],
-        local_epochs=settings["epochs"],
-        progress=progress,
-        **{key: settings[key] for key in KEPT},
-    )
-    return replace(part, method=result.method)
-
-
-KEPT = ("lr", "batch_size", "seed", "participation", "evaluate_every", "early_stop")
 
 
 def merged(
@@ -153,11 +76,6 @@ def checksums(result: TrainingResult) -> dict[str, str]:
 def accuracies(result: TrainingResult) -> dict[str, float]:
     """What each client gets, by name."""
     return dict(zip(result.names, result.reported.tolist(), strict=True))
-
-
-def _nearest(federation: Federation, result: TrainingResult, members: Sequence[str]) -> int | None:
-    shared = [sum(federation.quantities[name] for name in members if name in before) for before in result.coalitions]
-    return int(np.argmax(shared)) if max(shared) > 0 else None
 
 
 def _label(result: TrainingResult, name: str) -> int:

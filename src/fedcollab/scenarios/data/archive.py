@@ -11,7 +11,7 @@ from fedcollab.errors import InputError
 
 
 def members(archive: Path, names: Sequence[str]) -> Iterator[tuple[bytes, str]]:
-    """The content and name of each file, in the order of `names`."""
+    """Yield the content and name of each file, in the order of `names`."""
     found: dict[str, bytes] = {}
     try:
         with tarfile.open(archive) as tar:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ Say = Callable[[str], None]
 
 
 def silent(line: str) -> None:
-    """Say nothing."""
+    """A message callback that ignores its argument."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Layout:
     decode: Callable[[Sequence[Path]], Arrays]
 
     def find(self, folder: Path) -> list[Path] | None:
-        """The files, if the folder holds all of them."""
+        """Return the paths of the files, or None if the folder lacks one of them."""
         paths = [folder / name for name in self.files]
         return paths if all(path.is_file() for path in paths) else None
 
@@ -46,11 +46,24 @@ class Source:
 class DataSet:
     """A data set that fedcollab knows.
 
-    layouts     the ways its files may lie in a folder, tried in turn
-    folders     names of sub-folders in which people keep it, beside its own name
-    installed   folders where a system package puts it
-    sources     where to get it from, in order
-    mean, std   per channel, of pixels divided by `top`; the normalisation that scenarios use
+    Parameters
+    ----------
+    name, title, content, licence, citation : str
+        What it is called in commands, and what `fedcollab data list` tells about it.
+    layouts : tuple of Layout
+        The ways its files may lie in a folder, tried in turn.
+    sources : tuple of Source
+        Where to get it from, in order.
+    folders : tuple of str
+        Names of sub-folders in which people keep it, beside its own name.
+    installed : tuple of str
+        Folders where a system package puts it.
+    classes : tuple of str
+        Names of the labels.
+    mean, std : tuple of float
+        Per channel, of pixels divided by `top`; the normalisation that scenarios use.
+    top : float
+        The largest value of a pixel.
     """
 
     name: str
@@ -68,7 +81,7 @@ class DataSet:
     top: float = 255.0
 
     def find(self, root: Path) -> tuple[Layout, list[Path]] | None:
-        """The first layout of which every file is in `root` or in a sub-folder with one of the data set's names."""
+        """Return the first layout with all files in `root` or in a sub-folder with one of the data set's names."""
         for folder in [root, *(root / name for name in (self.name, *self.folders))]:
             for layout in self.layouts:
                 paths = layout.find(folder)
@@ -77,7 +90,7 @@ class DataSet:
         return None
 
     def expected(self) -> str:
-        """The files it can be read from, for messages."""
+        """Return the files it can be read from as text, for messages."""
         return ", or ".join(
             layout.files[0] if len(layout.files) == 1 else f"{layout.files[0]} and {len(layout.files) - 1} more"
             for layout in self.layouts
@@ -86,9 +99,27 @@ class DataSet:
 
 @dataclass(frozen=True, eq=False)
 class Images:
-    """Labelled images: `pixels` (n, channels, height, width) whole numbers from 0 to `top`, `labels` from 0.
+    """Labelled images, to make scenarios from.
 
-    `normalised(index)` gives float32 features: (pixels / top - mean) / std, per channel.
+    Parameters
+    ----------
+    name : str
+        Name of the data set.
+    pixels : array of shape (n, channels, height, width)
+        Whole numbers from 0 to `top`.
+    labels : array of int
+        The label of each image, from 0.
+    classes : tuple of str
+        Names of the labels.
+    mean, std : tuple of float
+        Per channel, of pixels divided by `top`: how features are normalised.
+    top : float
+        The largest value of a pixel.
+
+    Raises
+    ------
+    InputError
+        If the shapes do not fit each other, or a label has no name.
     """
 
     name: str
@@ -113,11 +144,11 @@ class Images:
             raise InputError(f"`labels` of `{self.name}` must be from 0 to {len(self.classes) - 1}")
 
     def normalised(self, index: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Features of the samples at `index`."""
+        """Return the float32 features of the samples at `index`: (pixels / top - mean) / std, per channel."""
         return self.normalise(self.pixels[index].astype(np.float32))
 
     def normalise(self, pixels: NDArray[np.float32]) -> NDArray[np.float32]:
-        """(pixels / top - mean) / std, in place."""
+        """Normalise pixels in place: (pixels / top - mean) / std, per channel."""
         mean, std = (np.array(value, dtype=np.float32).reshape(1, -1, 1, 1) for value in (self.mean, self.std))
         pixels -= mean * np.float32(self.top)
         pixels /= std * np.float32(self.top)
@@ -125,7 +156,16 @@ class Images:
 
 
 def check_md5(content: bytes | memoryview, expected: str, where: object) -> None:
-    """Refuse content that is not what its publisher put out."""
+    """Raise `InputError` if `content` has another md5 than `expected`; `where` names it in the message."""
     found = hashlib.md5(content, usedforsecurity=False).hexdigest()
     if found != expected:
         raise InputError(f"`{where}` is damaged or not the expected file: md5 {found}, expected {expected}")
+
+
+def check_all(parts: Iterable[tuple[bytes, object]], checksums: Iterable[str]) -> list[bytes]:
+    """Return the contents of (content, where) pairs, each checked against the md5 that its publisher states."""
+    contents = []
+    for (content, where), md5 in zip(parts, checksums, strict=True):
+        check_md5(content, md5, where)
+        contents.append(content)
+    return contents

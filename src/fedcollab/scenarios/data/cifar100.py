@@ -14,7 +14,7 @@ import numpy as np
 
 from fedcollab.errors import InputError
 from fedcollab.scenarios.data.archive import members
-from fedcollab.scenarios.data.base import Arrays, DataSet, Layout, Source, check_md5
+from fedcollab.scenarios.data.base import Arrays, DataSet, Layout, Source, check_all
 from fedcollab.scenarios.data.fetch import Remote, official
 
 MD5 = {"train.bin": "6172c7755cfe09b2fe270c85cebc1b15", "test.bin": "4499cfba6c016c1be1438163640a0898"}
@@ -23,37 +23,29 @@ ARCHIVE = "cifar-100-binary.tar.gz"
 
 
 def decode_binary(paths: Sequence[Path]) -> Arrays:
-    """The two official files, train first."""
-    return _arrays((path.read_bytes(), path) for path in paths)
+    """Decode the two official files, train first."""
+    return _arrays(((path.read_bytes(), path) for path in paths), *MD5.values())
 
 
 def decode_archive(paths: Sequence[Path]) -> Arrays:
-    """The official archive of the two files."""
-    return _arrays(members(paths[0], tuple(MD5)))
+    """Decode the official archive of the two files."""
+    return _arrays(members(paths[0], tuple(MD5)), *MD5.values())
 
 
 def decode_subset(paths: Sequence[Path]) -> Arrays:
-    """The subset in the same records, plain or xz-compressed."""
+    """Decode the subset, which has the same records, plain or xz-compressed."""
     content = paths[0].read_bytes()
     if paths[0].suffix == ".xz":
         try:
             content = lzma.decompress(content)
         except (lzma.LZMAError, EOFError) as error:
             raise InputError(f"`{paths[0]}` cannot be unpacked: {error}") from None
-    check_md5(content, SUBSET_MD5, paths[0])
-    return _split(content)
+    return _arrays([(content, paths[0])], SUBSET_MD5)
 
 
-def _arrays(parts: Iterable[tuple[bytes, object]]) -> Arrays:
-    contents = []
-    for (content, path), md5 in zip(parts, MD5.values(), strict=True):
-        check_md5(content, md5, path)
-        contents.append(content)
-    return _split(b"".join(contents))
-
-
-def _split(content: bytes) -> Arrays:
-    records = np.frombuffer(content, np.uint8).reshape(-1, 3074)
+def _arrays(parts: Iterable[tuple[bytes, object]], *checksums: str) -> Arrays:
+    """Check the files and split their records into coarse labels, fine labels and pixels."""
+    records = np.frombuffer(b"".join(check_all(parts, checksums)), np.uint8).reshape(-1, 3074)
     pixels = np.ascontiguousarray(records[:, 2:]).reshape(-1, 3, 32, 32)
     return {"pixels": pixels, "labels": records[:, 0].copy(), "fine": records[:, 1].copy()}
 

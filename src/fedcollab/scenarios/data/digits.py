@@ -11,7 +11,7 @@ from fedcollab.scenarios.data.base import Arrays, DataSet, Layout
 
 
 def decode(paths: Sequence[Path]) -> Arrays:
-    """From scikit-learn's own copy; there are no files to read."""
+    """Load scikit-learn's own copy; there are no files to read."""
     from sklearn.datasets import load_digits
 
     bunch = load_digits()

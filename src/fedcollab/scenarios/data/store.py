@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 
 from fedcollab.errors import InputError, choose
 from fedcollab.files import cache_folder, own_folder, read_json, write_json
-from fedcollab.progress import bar
+from fedcollab.progress import Progress, bar
 from fedcollab.scenarios.data.base import Arrays, DataSet, Images, Say, silent
 from fedcollab.scenarios.data.cifar10 import CIFAR_10
 from fedcollab.scenarios.data.cifar100 import CIFAR_100
@@ -40,7 +41,7 @@ class Place:
 
 
 def place(name: str) -> Place | None:
-    """Where a data set is on this machine, or None."""
+    """Return where a data set is on this machine, or None."""
     data = choose("dataset", name, DATA_SETS)
     if not data.layouts[0].files:
         return Place("scikit-learn", None)
@@ -56,7 +57,22 @@ def place(name: str) -> Place | None:
 
 
 def arrays(name: str) -> Arrays:
-    """The arrays of a data set that is on this machine; decoded now, or mapped from the cache."""
+    """Return the arrays of a data set that is on this machine, decoded now or mapped from the cache.
+
+    Parameters
+    ----------
+    name : str
+        One of `DATA_SETS`.
+
+    Returns
+    -------
+    dict of arrays
+
+    Raises
+    ------
+    InputError
+        If the data set is not on this machine or is damaged.
+    """
     data = choose("dataset", name, DATA_SETS)
     where = place(name)
     if where is None:
@@ -72,8 +88,25 @@ def arrays(name: str) -> Arrays:
 
 
 def images(name: str) -> Images:
-    """An image data set by name: its pixels, labels, and the normalisation that belongs to it.
+    """Return an image data set that is on this machine.
 
+    Parameters
+    ----------
+    name : str
+        "digits", "fashion-mnist", "cifar-10" or "cifar-100".
+
+    Returns
+    -------
+    Images
+        Its pixels, labels, and the normalisation that belongs to it.
+
+    Raises
+    ------
+    InputError
+        If the data set is not on this machine: `fedcollab data get NAME` brings it.
+
+    Examples
+    --------
     >>> images("digits").pixels.shape
     (1797, 1, 8, 8)
     """
@@ -85,20 +118,45 @@ def images(name: str) -> Images:
 
 
 def get(name: str, source: str | Path | None = None, say: Say = silent) -> Place:
-    """Bring a data set onto this machine: from the folder `source`, or from the first of its sources that works."""
+    """Bring a data set onto this machine.
+
+    Parameters
+    ----------
+    name : str
+        One of `DATA_SETS`.
+    source : str or Path, optional
+        A folder to take it from; otherwise the first of its sources that works.
+    say : function, optional
+        Called with messages for the user.
+
+    Returns
+    -------
+    Place
+        Where it is now.
+
+    Raises
+    ------
+    InputError
+        If no source has it; the message says what to try next.
+    """
     data = choose("dataset", name, DATA_SETS)
+    cached = Place("cache", cache_folder() / name)
+
+    def reading(quiet: bool) -> AbstractContextManager[Progress]:
+        return bar(f"{name}: reading and checking", quiet=quiet)
+
     if source is not None:
         folder = Path(source).expanduser()
         if not folder.is_dir():
             raise InputError(f"`--from` (='{source}') must be a folder")
         if data.find(folder) is None:
             raise InputError(f"`--from` (='{source}') has no {name}; expected {data.expected()}")
-        with bar(f"{name}: reading and checking", quiet=say is silent):
+        with reading(say is silent):
             _decoded(data, folder)
-        return Place("cache", cache_folder() / name)
+        return cached
     here = place(name)
     if here is not None:
-        with bar(f"{name}: reading and checking", quiet=say is silent or here.path is None):
+        with reading(say is silent or here.path is None):
             if here.kind == "cache":
                 verify(data)
             else:
@@ -112,7 +170,7 @@ def get(name: str, source: str | Path | None = None, say: Say = silent) -> Place
         say(f"{name}: trying {origin.name}")
         try:
             origin.fetch(raw, say)
-            with bar(f"{name}: reading and checking", quiet=say is silent):
+            with reading(say is silent):
                 _fetched(data, raw)
         except InputError as error:
             following = data.sources[position + 1].name if position + 1 < len(data.sources) else "your own folder"
@@ -120,7 +178,7 @@ def get(name: str, source: str | Path | None = None, say: Say = silent) -> Place
             failures.append(f"{origin.name} failed ({error})")
             continue
         shutil.rmtree(raw)
-        return Place("cache", cache_folder() / name)
+        return cached
     raise InputError(
         f"`dataset` (={name!r}) could not be got: {'; '.join(failures)}; next to try: put {data.expected()} into a "
         f"folder and run `fedcollab data get {name} --from FOLDER`"
@@ -128,7 +186,7 @@ def get(name: str, source: str | Path | None = None, say: Say = silent) -> Place
 
 
 def _fetched(data: DataSet, folder: Path) -> None:
-    """Decode what a source gave; files that turn out to be something else must not stand in the next one's way."""
+    """Decode what a source gave; damaged files are removed, so that the next source can write its own."""
     found = data.find(folder)
     if found is None:
         raise SourceError(f"it gave no {data.expected()}")
@@ -152,11 +210,12 @@ def verify(data: DataSet) -> None:
 
 
 def _stamp(paths: list[Path]) -> list[list[str | int]]:
+    """Return path, size and time of each file: a file with the same stamp is taken to be the same."""
     return [[str(path.resolve()), path.stat().st_size, path.stat().st_mtime_ns] for path in paths]
 
 
 def _decoded(data: DataSet, folder: Path) -> Arrays:
-    """Arrays from the files in a folder; from the cache if it was these very files that were decoded before."""
+    """Return the arrays of the files in a folder, from the cache if these files were decoded before."""
     found = data.find(folder)
     if found is None:
         raise InputError(f"`{folder}` has no {data.name}; expected {data.expected()}")
@@ -167,7 +226,7 @@ def _decoded(data: DataSet, folder: Path) -> Arrays:
     content = layout.decode(paths)
     try:
         manifest.parent.mkdir(parents=True, exist_ok=True)
-        manifest.unlink(missing_ok=True)  # nobody may take new arrays for the old files' ones
+        manifest.unlink(missing_ok=True)  # while it is missing, nobody reads half-written arrays
         for key, value in content.items():
             partial = manifest.parent / f".{key}.{os.getpid()}.npy"
             np.save(partial, value, allow_pickle=False)
@@ -180,6 +239,7 @@ def _decoded(data: DataSet, folder: Path) -> Arrays:
 
 
 def _cached(data: DataSet) -> Arrays:
+    """Map the cached arrays of a data set into memory."""
     folder = cache_folder() / data.name
     names = read_json(folder / "manifest.json", "data set")["sha256"]
     try:
@@ -192,4 +252,5 @@ def _cached(data: DataSet) -> Arrays:
 
 
 def _digest(array: NDArray[Any]) -> str:
+    """Return the SHA-256 of an array's bytes."""
     return hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()

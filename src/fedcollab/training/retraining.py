@@ -1,0 +1,125 @@
+"""Train one coalition again with the settings of an earlier training: on from its saved model, or from new weights.
+
+What the algorithm keeps beside the model (momentum, control variates, personal models) starts anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fedcollab.data.schema import Schema
+from fedcollab.errors import InputError, number
+from fedcollab.federation import Clients, Federation, federate
+from fedcollab.progress import Progress, silent
+from fedcollab.training.result import TrainingResult
+from fedcollab.training.rounds import Grouping, Session
+from fedcollab.training.run import train
+
+Weights = NDArray[np.float32]
+
+#: training on takes this share of the rounds of the earlier training, unless a number is given
+FINE_TUNE = 0.2
+KEPT = ("lr", "batch_size", "seed", "participation", "evaluate_every", "early_stop")
+
+
+@dataclass(eq=False)
+class Continued(Grouping):
+    """Fixed coalitions whose models start from given weights; None starts like any new model."""
+
+    weights: Sequence[Weights | None] = field(default_factory=list)
+
+    def options(self) -> dict[str, Any]:
+        """Return the checksums of the weights: with other weights it is another training."""
+        return {
+            "weights": [
+                None if saved is None else hashlib.sha256(saved.tobytes()).hexdigest() for saved in self.weights
+            ]
+        }
+
+    def start(self, session: Session) -> None:
+        """Start the fixed coalitions from the given weights."""
+        super().start(session)
+        for coalition, saved in enumerate(self.weights):
+            if saved is None:
+                continue
+            w = session.initial.clone()
+            used = session.network.parameters + session.network.buffers
+            if len(saved) != used:
+                raise InputError(f"the saved model has {len(saved)} weights; the run's model has {used}")
+            w[:used] = torch.from_numpy(np.array(saved))
+            session.servers[coalition] = session.algorithm.server_init(w)
+
+
+def retrain(
+    clients: Clients,
+    result: TrainingResult,
+    members: Sequence[str],
+    *,
+    scratch: bool = False,
+    rounds: int | None = None,
+    progress: Progress = silent,
+) -> TrainingResult:
+    """Train some clients as one coalition, with the settings and the schema of an earlier training.
+
+    Parameters
+    ----------
+    clients : iterable of ClientData, Runtime or Federation
+        The members and any others, at least two. Clients that were not there before must fit the schema.
+    result : TrainingResult
+        The earlier training. The coalition starts from the model of that of its coalitions with which it has most
+        samples in common.
+    members : sequence of str
+        The names of the clients that train as one coalition; no other client is asked anything.
+    scratch : bool
+        Start from new weights instead, as a coalition of newcomers alone always does.
+    rounds : int, optional
+        By default a fifth of the rounds of `result`, or all of them where the coalition starts from new weights.
+    progress : function of (done, total), optional
+        Called after every round.
+
+    Returns
+    -------
+    TrainingResult
+        Of the members alone; its rounds are counted from 1.
+
+    Raises
+    ------
+    InputError
+        If a client does not fit the schema, or the saved model has other parameters.
+
+    Examples
+    --------
+    >>> trained = train(clients, [["north", "east"], ["south"]], rounds=50, lr=0.1)      # doctest: +SKIP
+    >>> retrain([*clients, newcomer], trained, ["south", "newcomer"]).accuracy           # doctest: +SKIP
+    """
+    known = clients if isinstance(clients, Federation) else federate(clients, schema=_schema(result))
+    shared = [sum(known.quantities[name] for name in members if name in before) for before in result.coalitions]
+    old = None if scratch or max(shared) == 0 else int(np.argmax(shared))
+    settings, model = result.settings, result.model
+    if rounds is None:
+        rounds = int(settings["rounds"]) if old is None else max(1, round(FINE_TUNE * int(settings["rounds"])))
+    part = train(
+        known.part(members),
+        Continued([list(members)], [None if old is None else result.models["last"][old]]),
+        settings["algorithm"],
+        model["name"],
+        rounds=int(number("rounds", rounds, at_least=1, whole=True)),
+        options=settings["options"],
+        model_options=model["options"],
+        local_epochs=settings["epochs"],
+        progress=progress,
+        **{key: settings[key] for key in KEPT},
+    )
+    return replace(part, method=result.method)
+
+
+def _schema(result: TrainingResult) -> Schema:
+    return Schema.from_json(json.dumps(result.schema))
