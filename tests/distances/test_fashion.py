@@ -15,13 +15,12 @@ from fedcollab.distances.pairs import Request, all_pairs
 from fedcollab.progress import silent
 from fedcollab.runtime import Vectorised
 from fedcollab.scenarios import Scenario
-from fedcollab.scenarios.data import place
+
+pytestmark = pytest.mark.dataset("fashion-mnist")
 
 
 @pytest.fixture(scope="module")
 def label_shift() -> Scenario:
-    if place("fashion-mnist") is None:
-        pytest.skip("fashion-mnist is not on this machine: run `fedcollab data get fashion-mnist`")
     sizes = [280, 280, 280, 280, 14, 14, 14, 14]
     return scenarios.make("label-shift", seed=0, iid=True, clients=8, quantity=sizes, test=7)
 
