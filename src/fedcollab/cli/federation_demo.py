@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fedcollab.errors import InputError
+from fedcollab.seeds import generator
 
 if TYPE_CHECKING:
     from fedcollab.clients import ClientData
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 PROGRAM = [sys.executable, "-c", "from fedcollab.cli import main; main()"]
 LABEL = "disease"
 LIMIT = 1800.0  # seconds for one command
+HOSPITALS = ("north", "south", "east", "west")  # where the heart-disease tables are not on this machine
+MAGNIFIED = ("east", "west")
+MAGNIFICATION = 1.5
 
 
 @click.command(epilog="Example:  fedcollab federation demo && open runs/federation/report.html")
@@ -35,15 +39,14 @@ def demo(out: Path, rounds: int, seed: int) -> None:
     if out.exists() and any(out.iterdir()) and not (out / "federation" / "federation.toml").exists():
         raise InputError(f"`--out` (={str(out)!r}) is not empty and holds no federation; give another folder")
     _clear(out)
-    names = _write_silos(out)
+    names = _write_silos(out, seed)
     started = []
     try:
         _say("The coordinator makes a federation: certificates, and an invitation for the silos.")
         _run(out, "federation", "init", "federation", "--port", str(processes.free_port()))
         _say("Each silo's administrator writes three lines and makes a key; the public one goes to the coordinator.")
         for name in names:
-            own = ["--name", name, "--data", f"silos/{name}/patients{_suffix(out, name)}"]
-            own += ["--label", LABEL] if _suffix(out, name) == ".csv" else []
+            own = ["--name", name, "--data", f"silos/{name}/patients.csv", "--label", LABEL]
             own += ["--invitation", "federation/invitation.toml", "--folder", f"silos/{name}"]
             _run(out, "silo", "init", *own, quiet=name != names[0])
             _run(out, "federation", "admit", "federation", f"silos/{name}/{name}.pub", quiet=name != names[0])
@@ -70,38 +73,69 @@ def demo(out: Path, rounds: int, seed: int) -> None:
     click.echo(f"\nReport: {out / 'report.html'}    what each silo kept: {out / 'silos'}/NAME/state")
 
 
-def _write_silos(out: Path) -> list[str]:
-    """The hospitals' tables, each in a folder of its own; handwritten digits where the tables are not to be had."""
+def _write_silos(out: Path, seed: int) -> list[str]:
+    """Write one table per hospital, each in a folder of its own, and return the hospitals' names."""
+    from fedcollab.scenarios.data import place
     from fedcollab.scenarios.hospitals import heart_clients
 
-    try:
+    if place("heart"):
         clients = list(heart_clients(test=0))
-    except InputError:
-        from fedcollab import scenarios
-
-        click.echo("The heart-disease tables are not here (`fedcollab data get heart`); handwritten digits instead.")
-        clients = list(scenarios.make("digits").clients)[:: len(scenarios.make("digits").clients) // 4][:4]
+    else:
+        click.echo(
+            "The heart-disease tables are not here (`fedcollab data get heart`); instead, scikit-learn's breast-cancer "
+            f"table is dealt\nto four hospitals, of which {' and '.join(MAGNIFIED)} look through a microscope that "
+            f"magnifies {MAGNIFICATION:g} times as much."
+        )
+        clients = breast_cancer_clients(seed)
     for client in clients:
         _write(client, out / "silos" / client.name)
     return [client.name for client in clients]
 
 
-def _write(client: ClientData, folder: Path) -> None:
-    from fedcollab.clients.data import is_table
+def breast_cancer_clients(seed: int = 0) -> list[ClientData]:
+    """Deal scikit-learn's breast-cancer table to four hospitals whose microscopes differ.
 
+    Each has 142 or 143 of the 569 patients, more than a silo's default limits ask for. Two hospitals measure lengths
+    `MAGNIFICATION` times and areas `MAGNIFICATION` squared times as large as the other two.
+
+    Parameters
+    ----------
+    seed : int, default 0
+        Decides which patients each hospital has.
+
+    Returns
+    -------
+    list of ClientData
+        The hospitals, each with a table of 30 numbers per patient; label 1 means malignant.
+    """
+    from sklearn.datasets import load_breast_cancer
+
+    from fedcollab.clients import ClientData
+
+    data = load_breast_cancer(as_frame=True)
+    order = generator(seed, "federation demo").permutation(len(data.target))
+    hospitals = []
+    for position, name in enumerate(HOSPITALS):
+        rows = order[position :: len(HOSPITALS)]
+        table = data.data.iloc[rows].reset_index(drop=True)
+        if name in MAGNIFIED:
+            for column in table.columns:
+                if "radius" in column or "perimeter" in column:
+                    table[column] *= MAGNIFICATION
+                elif "area" in column:
+                    table[column] *= MAGNIFICATION**2
+        hospitals.append(ClientData(name, table, 1 - data.target.to_numpy()[rows]))
+    return hospitals
+
+
+def _write(client: ClientData, folder: Path) -> None:
+    """Write a hospital's table as `patients.csv`."""
     folder.mkdir(parents=True, exist_ok=True)
-    if not is_table(client.x):
-        client.save(folder / "patients.npz")
-        return
     table = client.x.copy()
     for column in table.columns:
         if table[column].dtype == object:  # codes without an order: as words, so that CSV keeps them apart from numbers
             table[column] = [None if value is None else f"{column} {value}" for value in table[column]]
     table.assign(**{LABEL: client.y}).to_csv(folder / "patients.csv", index=False)
-
-
-def _suffix(out: Path, name: str) -> str:
-    return ".csv" if (out / "silos" / name / "patients.csv").exists() else ".npz"
 
 
 def _run(out: Path, *arguments: str, quiet: bool = False, check: bool = True) -> None:
