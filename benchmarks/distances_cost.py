@@ -19,12 +19,12 @@ import argparse
 import numpy as np
 
 from fedcollab import scenarios
-from fedcollab.clients import ClientData
-from fedcollab.clients.schema import federate
+from fedcollab.data import ClientData
 from fedcollab.distances import Distances, estimate_distances
-from fedcollab.distances.discriminator import macs, parameters
-from fedcollab.distances.folds import largest
-from fedcollab.runtime.base import Runtime
+from fedcollab.distances.methods.discriminator import macs, parameters
+from fedcollab.distances.sampling.folds import largest
+from fedcollab.federation.prepare import federate
+from fedcollab.wire.runtime import Runtime
 
 RESNET_MACS, RESNET_PARAMETERS = 37_220_352, 11_181_642
 METHODS = ("published", "cross", "hypothesis", "few-round", "prototype", "label")

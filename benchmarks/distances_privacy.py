@@ -14,9 +14,9 @@ import argparse
 import numpy as np
 
 from fedcollab import scenarios
-from fedcollab.clients.schema import federate
 from fedcollab.coalitions import solve
 from fedcollab.distances import estimate_distances
+from fedcollab.federation.prepare import federate
 
 
 def main() -> None:

@@ -9,14 +9,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from fedcollab.distances import folds as folding
-from fedcollab.distances.algorithm1 import Task, batch, split
-from fedcollab.distances.client import tensors
-from fedcollab.distances.cross import Design
-from fedcollab.distances.discriminator import initial, label_scale, unflatten
-from fedcollab.distances.pairs import Pair
-from fedcollab.distances.published import Settings
-from fedcollab.runtime.silo import Silo
+from fedcollab.distances.methods.cross import Design
+from fedcollab.distances.methods.cross_client import tensors
+from fedcollab.distances.methods.discriminator import initial, label_scale, unflatten
+from fedcollab.distances.methods.pairs import Pair
+from fedcollab.distances.methods.published import Settings
+from fedcollab.distances.methods.published_client import Task, batch, split
+from fedcollab.distances.sampling import folds as folding
+from fedcollab.wire.silo import Silo
 
 
 class Discriminator(nn.Module):

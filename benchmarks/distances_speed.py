@@ -21,11 +21,12 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent))
 from distances_reference import cross_pair, published_pair
 from fedcollab import scenarios
-from fedcollab.clients.schema import federate
-from fedcollab.distances import cross, estimate_distances, published
-from fedcollab.distances.pairs import Request, all_pairs
+from fedcollab.distances import estimate_distances
+from fedcollab.distances.methods import cross, published
+from fedcollab.distances.methods.pairs import Request, all_pairs
+from fedcollab.federation.prepare import federate
 from fedcollab.progress import silent
-from fedcollab.runtime.vectorised import Vectorised
+from fedcollab.wire.vectorised import Vectorised
 
 
 def main() -> None:

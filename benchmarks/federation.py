@@ -13,10 +13,10 @@ import time
 from pathlib import Path
 
 from fedcollab import scenarios
-from fedcollab.clients.schema import prepare
 from fedcollab.distances import estimate_distances
-from fedcollab.runtime.flower import connect, node, processes
-from fedcollab.runtime.flower.federation import Federation
+from fedcollab.federation.prepare import prepare
+from fedcollab.flower import connect, node, processes
+from fedcollab.flower.federation import Federation
 from fedcollab.training import train
 
 SILO = "from fedcollab.cli import main; main()"

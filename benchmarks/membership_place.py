@@ -22,7 +22,7 @@ from fedcollab.coalitions.inputs import read_inputs
 from fedcollab.coalitions.objective import coalition_sums
 from fedcollab.coalitions.solve import Found, collaboration_of
 from fedcollab.distances import Distances
-from fedcollab.membership.regroup import THRESHOLD, consider
+from fedcollab.runs.membership.regroup import THRESHOLD, consider
 
 REPEATS = 40
 

@@ -28,17 +28,17 @@ import numpy as np
 import torch
 
 from fedcollab import scenarios
-from fedcollab.clients import ClientData
-from fedcollab.clients.schema import federate
+from fedcollab.data import ClientData
 from fedcollab.distances import estimate_distances
-from fedcollab.distances import folds as folding
-from fedcollab.distances.algorithm1 import Task, split
-from fedcollab.distances.client import Part
-from fedcollab.distances.discriminator import unflatten
-from fedcollab.distances.moments import project, triangle_side
-from fedcollab.runtime import Wire
-from fedcollab.runtime.message import Message, unpack
-from fedcollab.runtime.silo import Silo
+from fedcollab.distances.methods.cross_client import Part
+from fedcollab.distances.methods.discriminator import unflatten
+from fedcollab.distances.methods.few_round_client import project, triangle_side
+from fedcollab.distances.methods.published_client import Task, split
+from fedcollab.distances.sampling import folds as folding
+from fedcollab.federation.prepare import federate
+from fedcollab.wire import Wire
+from fedcollab.wire.message import Message, unpack
+from fedcollab.wire.silo import Silo
 
 FOLDS = 5
 

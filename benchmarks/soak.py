@@ -34,17 +34,17 @@ from typing import Any
 import numpy as np
 
 from fedcollab import solve
-from fedcollab.clients import ClientData
-from fedcollab.clients.schema import prepare
+from fedcollab.data import ClientData
 from fedcollab.distances import estimate_distances
 from fedcollab.distances.complete import complete
 from fedcollab.errors import FedcollabWarning, Paused
-from fedcollab.membership.federation import adopt
-from fedcollab.runtime import Wire
-from fedcollab.runtime.absence import Policy, read
-from fedcollab.runtime.flower import connect, node, processes, supernode, warm
-from fedcollab.runtime.flower.federation import Federation
+from fedcollab.federation.adopt import adopt
+from fedcollab.federation.prepare import prepare
+from fedcollab.flower import connect, node, processes, supernode, warm
+from fedcollab.flower.federation import Federation
 from fedcollab.training import train
+from fedcollab.wire import Wire
+from fedcollab.wire.absence import Policy, read
 
 TRIES = 8  # how often a stage is started again
 TRAINING: dict[str, Any] = {"rounds": 3, "lr": 0.1, "seed": 3, "evaluate_every": None}

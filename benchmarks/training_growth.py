@@ -17,10 +17,10 @@ import time
 import numpy as np
 import torch
 
-from fedcollab.clients import ClientData
-from fedcollab.clients.schema import federate
-from fedcollab.runtime import Runtime
+from fedcollab.data import ClientData
+from fedcollab.federation.prepare import federate
 from fedcollab.training import train
+from fedcollab.wire import Runtime
 
 
 def federation(count: int, large: int = 2100) -> Runtime:

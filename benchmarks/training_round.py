@@ -59,8 +59,8 @@ def cnn_module() -> nn.Module:
 
 def fedcollab_round(data: Data, model: str = "mlp") -> Callable[[], object]:
     """What `fedcollab.train` does in a round: broadcast, local training, aggregation, records."""
-    from fedcollab.clients import ClientData
-    from fedcollab.clients.schema import federate
+    from fedcollab.data import ClientData
+    from fedcollab.federation.prepare import federate
     from fedcollab.threads import one_core_each
     from fedcollab.training.algorithms import FedAvg
     from fedcollab.training.descend import Setting

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-from fedcollab.clients import ClientData
+from fedcollab.data import ClientData
 from fedcollab.scenarios.data import place
 
 # A busy machine is slow, not wrong: no deadlines. The same examples every time, so that a failure can be seen again.

@@ -15,10 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fedcollab
-from fedcollab import artefact, seeds
+from fedcollab import files as artefact
+from fedcollab import seeds
 from fedcollab.errors import InputError, choose, number
 from fedcollab.report.words import range_of_names
-from fedcollab.store import RunDirectory
+from fedcollab.runs.directory import RunDirectory
 
 
 def test_public_names_are_few_and_there() -> None:

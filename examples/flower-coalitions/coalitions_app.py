@@ -12,7 +12,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import ServerApp
 from flwr.serverapp.strategy import FedAvg
 
-from fedcollab.runtime.flower import CoalitionGrid, own_data
+from fedcollab.flower import CoalitionGrid, own_data
 
 server = ServerApp()
 client = ClientApp()

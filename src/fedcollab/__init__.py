@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOME = {
-    "ClientData": "fedcollab.clients",
+    "ClientData": "fedcollab.data",
     "Collaboration": "fedcollab.coalitions",
     "Distances": "fedcollab.distances",
-    "FedCollab": "fedcollab.pipeline",
+    "FedCollab": "fedcollab.runs.pipeline",
     "InputError": "fedcollab.errors",
     "TrainingResult": "fedcollab.training",
     "c_path": "fedcollab.coalitions",
@@ -54,15 +54,15 @@ __all__ = [
 
 if TYPE_CHECKING:
     from fedcollab import baselines, metrics, scenarios
-    from fedcollab.clients import ClientData
     from fedcollab.coalitions.collaboration import Collaboration
     from fedcollab.coalitions.objective import objective
     from fedcollab.coalitions.path import c_path
     from fedcollab.coalitions.place import place
     from fedcollab.coalitions.solve import solve
+    from fedcollab.data import ClientData
     from fedcollab.distances import Distances, estimate_distances
     from fedcollab.errors import InputError
-    from fedcollab.pipeline import FedCollab
+    from fedcollab.runs.pipeline import FedCollab
     from fedcollab.training import TrainingResult, load_model, train
 
 

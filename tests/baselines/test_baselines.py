@@ -7,7 +7,7 @@ import pytest
 
 from fedcollab import baselines
 from fedcollab.baselines.fedcluster import bipartition
-from fedcollab.clients import ClientData
+from fedcollab.data import ClientData
 from fedcollab.errors import InputError
 
 PLANTED = [{"a0", "a1", "a2"}, {"b0", "b1", "b2"}]

@@ -8,8 +8,8 @@ import pytest
 from fedcollab import solve, train
 from fedcollab.cli.federation_demo import IMAGES, post_offices
 from fedcollab.distances import estimate_distances
-from fedcollab.runtime import Wire
-from fedcollab.runtime.floors import Floors
+from fedcollab.wire import Wire
+from fedcollab.wire.limits import Floors
 
 
 @pytest.mark.parametrize("seed", [0, 1])

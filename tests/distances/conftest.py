@@ -10,7 +10,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from fedcollab.clients import ClientData
+from fedcollab.data import ClientData
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 

@@ -7,12 +7,14 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from fedcollab.clients import ClientData
-from fedcollab.clients.schema import federate
-from fedcollab.distances import cross, estimate_distances, folds, stacked
-from fedcollab.distances.pairs import Request, all_pairs
+from fedcollab.data import ClientData
+from fedcollab.distances import estimate_distances
+from fedcollab.distances.methods import cross, stacked
+from fedcollab.distances.methods.pairs import Request, all_pairs
+from fedcollab.distances.sampling import folds
+from fedcollab.federation.prepare import federate
 from fedcollab.progress import silent
-from fedcollab.runtime import Vectorised, Wire
+from fedcollab.wire import Vectorised, Wire
 
 SMALL = {"rounds": 6, "repeats": 2, "replicates": 5}
 
@@ -150,13 +152,13 @@ def test_nothing_per_sample_crosses_the_line(mixed: list[ClientData]) -> None:
 
 
 def array_shapes(content: bytes) -> list[tuple[int, ...]]:
-    from fedcollab.runtime.message import unpack
+    from fedcollab.wire.message import unpack
 
     return [value.shape for value in unpack(content).values() if isinstance(value, np.ndarray)]
 
 
 def check_replies(clients: list[ClientData], seen: list[tuple[str, str, bytes]]) -> None:
-    from fedcollab.runtime.message import unpack
+    from fedcollab.wire.message import unpack
 
     samples = {client.name: np.asarray(client.x, dtype=np.float32) for client in clients}
     for action, name, got in seen:

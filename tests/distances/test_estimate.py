@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedcollab.clients import ClientData
-from fedcollab.clients.schema import federate
+from fedcollab.data import ClientData
 from fedcollab.distances import METHODS, Distances, estimate_distances, estimate_newcomer
-from fedcollab.distances.heads import HEADS
-from fedcollab.distances.label import total_variation
-from fedcollab.distances.prototype import class_costs, transport
+from fedcollab.distances.methods.heads import HEADS
+from fedcollab.distances.methods.label import total_variation
+from fedcollab.distances.methods.prototype import class_costs, transport
 from fedcollab.errors import FedcollabWarning, InputError
+from fedcollab.federation.prepare import federate
 
 QUICK = {
     "auto": {"rounds": 5, "repeats": 2, "replicates": 4},
@@ -79,7 +79,7 @@ def test_newcomer_gets_the_numbers_of_a_full_estimate(clients: list[ClientData],
     np.testing.assert_array_equal(grown.raw[:5, :5], known.raw)
 
     from fedcollab.distances.newcomer import adopt
-    from fedcollab.runtime import connect
+    from fedcollab.wire import connect
 
     full = connect(clients)
     assert federation.schema is not None

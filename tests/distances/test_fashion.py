@@ -9,12 +9,13 @@ import pytest
 import torch
 
 from fedcollab import scenarios
-from fedcollab.clients.schema import federate
-from fedcollab.distances import estimate_distances, published, span
-from fedcollab.distances.pairs import Request, all_pairs
+from fedcollab.distances import estimate_distances
+from fedcollab.distances.methods import published, span
+from fedcollab.distances.methods.pairs import Request, all_pairs
+from fedcollab.federation.prepare import federate
 from fedcollab.progress import silent
-from fedcollab.runtime import Vectorised
 from fedcollab.scenarios import Scenario
+from fedcollab.wire import Vectorised
 
 pytestmark = pytest.mark.dataset("fashion-mnist")
 

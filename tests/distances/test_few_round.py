@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
-from fedcollab.clients import ClientData
-from fedcollab.clients.schema import federate
+from fedcollab.data import ClientData
 from fedcollab.distances import estimate_distances, estimate_newcomer
-from fedcollab.distances.few_round import CHOICES, discriminator, shared_ridge, train_moments
-from fedcollab.distances.moments import groups
+from fedcollab.distances.methods.few_round import CHOICES, discriminator, shared_ridge, train_moments
+from fedcollab.distances.methods.few_round_client import groups
 from fedcollab.errors import InputError
-from fedcollab.runtime import Wire
-from fedcollab.runtime.message import unpack
+from fedcollab.federation.prepare import federate
+from fedcollab.wire import Wire
+from fedcollab.wire.message import unpack
 
 
 def test_equals_over_the_wire_in_two_rounds_with_one_array_each_way(mixed: list[ClientData]) -> None:

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedcollab.clients import ClientData
-from fedcollab.clients.schema import federate
+from fedcollab.data import ClientData
 from fedcollab.distances import Distances, estimate_distances, estimate_newcomer
 from fedcollab.distances import privacy as privately
 from fedcollab.distances.complete import complete
-from fedcollab.distances.moments import fold_moments, hits, triangle_side
+from fedcollab.distances.methods.few_round_client import fold_moments, hits, triangle_side
+from fedcollab.distances.rows import measure, renewed
 from fedcollab.errors import InputError
-from fedcollab.membership.rows import measure, renewed
-from fedcollab.runtime import Vectorised
+from fedcollab.federation.prepare import federate
+from fedcollab.wire import Vectorised
 
 pytest.importorskip("opacus", reason="opacus is not installed: pip install 'fedcollab[privacy]'")
 

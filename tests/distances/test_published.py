@@ -8,13 +8,15 @@ import numpy as np
 import pytest
 import torch
 
-from fedcollab.clients import ClientData
-from fedcollab.clients.schema import federate
-from fedcollab.distances import algorithm1, discriminator, estimate_distances, published, span
-from fedcollab.distances.pairs import Request, all_pairs
+from fedcollab.data import ClientData
+from fedcollab.distances import estimate_distances
+from fedcollab.distances.methods import discriminator, published, span
+from fedcollab.distances.methods import published_client as algorithm1
+from fedcollab.distances.methods.pairs import Request, all_pairs
 from fedcollab.errors import InputError
+from fedcollab.federation.prepare import federate
 from fedcollab.progress import silent
-from fedcollab.runtime import Vectorised
+from fedcollab.wire import Vectorised
 
 
 def test_complexity_table() -> None:

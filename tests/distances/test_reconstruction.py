@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from fedcollab import seeds
-from fedcollab.clients import ClientData
-from fedcollab.clients.schema import federate
+from fedcollab.data import ClientData
 from fedcollab.distances import estimate_distances
-from fedcollab.distances.uncertainty import summary
+from fedcollab.distances.sampling.uncertainty import summary
 from fedcollab.errors import InputError
-from fedcollab.runtime import Vectorised
+from fedcollab.federation.prepare import federate
+from fedcollab.wire import Vectorised
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +81,7 @@ def test_every_method_refuses_below_the_floor(options: dict[str, object], line: 
 
 
 def test_the_floor_is_the_silos_own_whatever_the_server_asks() -> None:
-    from fedcollab.runtime.silo import Floors
+    from fedcollab.wire.silo import Floors
 
     federation = federate([made("a", 14), made("b", 60)])
     assert isinstance(federation, Vectorised)
@@ -96,7 +96,7 @@ def test_training_sizes_never_differ_by_less_than_the_floor() -> None:
     federation = federate([made("a", 100), made("b", 50), made("c", 52), made("d", 54)])
     assert isinstance(federation, Vectorised)
     estimate_distances(federation, min_samples=10, rounds=2, replicates=0)
-    from fedcollab.runtime.silo import Floors
+    from fedcollab.wire.silo import Floors
 
     federation.silos["a"].floors = Floors()
     with pytest.raises(InputError, match="from 40 and from 41 samples"):

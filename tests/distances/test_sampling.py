@@ -13,10 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedcollab.clients import ClientData
-from fedcollab.distances import estimate_distances, folds
+from fedcollab.data import ClientData
+from fedcollab.distances import estimate_distances
 from fedcollab.distances.newcomer import estimate_newcomer
-from fedcollab.distances.sampling import _log_bound, log_chance, resolve
+from fedcollab.distances.sampling import folds
+from fedcollab.distances.sampling.resample import _log_bound, log_chance, resolve
 from fedcollab.errors import InputError
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))

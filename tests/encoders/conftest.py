@@ -7,7 +7,7 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
-from fedcollab.clients import ClientData
+from fedcollab.data import ClientData
 from fedcollab.encoders import features
 
 pretrained = pytest.mark.skipif(

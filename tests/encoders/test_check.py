@@ -9,10 +9,10 @@ import pytest
 from click.testing import CliRunner
 
 from fedcollab.cli import cli
-from fedcollab.clients import ClientData
-from fedcollab.clients.schema import federate
+from fedcollab.data import ClientData
 from fedcollab.distances import check_encoder
 from fedcollab.errors import InputError
+from fedcollab.federation.prepare import federate
 
 from .conftest import pictures
 

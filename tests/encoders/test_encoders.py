@@ -10,12 +10,12 @@ import torch
 from torch import nn
 
 from fedcollab import FedCollab, estimate_distances, train
-from fedcollab.clients.schema import Schema, federate
 from fedcollab.encoders import Encoder, encode_clients, features, find, register_encoder
 from fedcollab.encoders.encoder import OWN, name_encoder
 from fedcollab.errors import FedcollabWarning, InputError
-from fedcollab.runtime import Wire
-from fedcollab.runtime.message import unpack
+from fedcollab.federation.prepare import Schema, federate
+from fedcollab.wire import Wire
+from fedcollab.wire.message import unpack
 
 from .conftest import pictures, pretrained
 
@@ -203,7 +203,7 @@ def test_a_wrong_encoder_is_one_clear_line(images, encoder, line) -> None:
 def test_tables_have_no_encoder() -> None:
     import pandas as pd
 
-    from fedcollab.clients import ClientData
+    from fedcollab.data import ClientData
 
     frame = pd.DataFrame({"age": [1.0, 2, 3, 4, 5]})
     clients = [ClientData(name, frame, [0, 1, 0, 1, 0], frame, [0, 1, 0, 1, 0]) for name in "ab"]

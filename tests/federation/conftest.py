@@ -16,11 +16,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedcollab.clients import ClientData
+from fedcollab.data import ClientData
 
 pytest.importorskip("flwr")
 
-from fedcollab.runtime.flower import processes
+from fedcollab.flower import processes
 
 COMMAND = [sys.executable, "-c", "from fedcollab.cli import main; main()"]
 LIMIT = 900.0  # seconds for a command, on a machine that is busy with other things too

@@ -22,9 +22,9 @@ from typing import Any
 
 import numpy as np
 
-from fedcollab.runtime.flower import node, warm
-from fedcollab.runtime.guard import Guard, Served
-from fedcollab.runtime.message import pack, unpack
+from fedcollab.flower import node, warm
+from fedcollab.silo.guard import Guard, Served
+from fedcollab.wire.message import pack, unpack
 
 serve = Guard.serve
 FILE = "faults.json"

@@ -20,14 +20,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedcollab.clients.schema import Schema, prepare
 from fedcollab.distances import Distances, estimate_distances
-from fedcollab.membership.federation import adopt, read_schema
-from fedcollab.runtime import Wire
-from fedcollab.runtime.absence import read
-from fedcollab.runtime.flower import processes
-from fedcollab.runtime.flower.shelf import Shelf
+from fedcollab.federation.adopt import adopt, read_schema
+from fedcollab.federation.prepare import Schema, prepare
+from fedcollab.flower import processes
+from fedcollab.flower.shelf import Shelf
 from fedcollab.training import TrainingResult, checkpoint, train
+from fedcollab.wire import Wire
+from fedcollab.wire.absence import read
 
 from .conftest import COMMAND, LIMIT, Running, fedcollab, wait_for
 from .faulty_silo import FILE

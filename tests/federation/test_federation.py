@@ -16,17 +16,17 @@ import pytest
 import torch
 
 from fedcollab import solve
-from fedcollab.clients import ClientData
-from fedcollab.clients.schema import Schema, prepare
+from fedcollab.data import ClientData
 from fedcollab.distances import Distances, estimate_distances
 from fedcollab.errors import Paused
-from fedcollab.runtime import Wire
-from fedcollab.runtime.audit import Audit
-from fedcollab.runtime.flower import connect, own_model, processes
-from fedcollab.runtime.flower.federation import Federation
-from fedcollab.runtime.flower.shelf import Shelf
+from fedcollab.federation.prepare import Schema, prepare
+from fedcollab.flower import connect, own_model, processes
+from fedcollab.flower.federation import Federation
+from fedcollab.flower.shelf import Shelf
+from fedcollab.silo.audit import Audit
 from fedcollab.training import TrainingResult, train
 from fedcollab.training.models import Network
+from fedcollab.wire import Wire
 
 from .conftest import Running, blobs, fedcollab, wait_for
 

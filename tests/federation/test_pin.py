@@ -12,9 +12,9 @@ pytest.importorskip("flwr")
 from flwr.cli.build import build_fab_from_disk
 
 from fedcollab.errors import InputError
-from fedcollab.runtime.flower import pin
-from fedcollab.runtime.flower.config import CONFIG
-from fedcollab.runtime.flower.federation import APP
+from fedcollab.flower import pin
+from fedcollab.flower.config import CONFIG
+from fedcollab.flower.federation import APP
 
 # Flower's own way of building an app
 pytestmark = pytest.mark.filterwarnings("ignore:GitWildMatchPattern:DeprecationWarning")

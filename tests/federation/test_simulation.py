@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from fedcollab.errors import InputError
-from fedcollab.runtime import Wire, connect
 from fedcollab.training import train
+from fedcollab.wire import Wire, connect
 
 from .conftest import blobs
 
@@ -27,7 +27,7 @@ def test_simulation_equals_wire() -> None:
 
 
 def test_without_ray_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    from fedcollab.runtime.flower import simulation
+    from fedcollab.flower import simulation
 
     monkeypatch.setattr(simulation, "find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"needs Ray: pip install 'fedcollab\[simulation\]'"):

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedcollab import artefact
+from fedcollab import files as artefact
 from fedcollab.coalitions import CPath, c_path, solve
 from fedcollab.coalitions.path import Segment
 from fedcollab.distances import Distances

@@ -8,15 +8,15 @@ import shutil
 import numpy as np
 import pytest
 
-from fedcollab import artefact
+from fedcollab import files as artefact
 from fedcollab.coalitions import solve
 from fedcollab.distances import Distances
 from fedcollab.errors import InputError
-from fedcollab.pipeline import FedCollab
 from fedcollab.report import write, write_figures
 from fedcollab.report.clients import client_rows
 from fedcollab.report.document import as_json
 from fedcollab.report.run import read_run
+from fedcollab.runs.pipeline import FedCollab
 
 NAMES = tuple("abcdef")
 

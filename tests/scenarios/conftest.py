@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from fedcollab.clients import ClientData
+from fedcollab.data import ClientData
 from fedcollab.scenarios import Images
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedcollab.clients import ClientData
+from fedcollab.data import ClientData
 
 
 @pytest.fixture(scope="session")

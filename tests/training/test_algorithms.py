@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedcollab.clients import ClientData
+from fedcollab.data import ClientData
 from fedcollab.errors import InputError
 from fedcollab.training import ALGORITHMS, Algorithm, register, train
 from fedcollab.training.algorithms import (

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from fedcollab.clients import ClientData
+from fedcollab.data import ClientData
 from fedcollab.errors import InputError
 from fedcollab.training import Callback, MLflow, TensorBoard, train
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from torch import nn
 
-from fedcollab.clients import ClientData
+from fedcollab.data import ClientData
 from fedcollab.errors import FedcollabWarning, InputError, Paused
 from fedcollab.training import ALGORITHMS, Algorithm, TrainingResult, train
 

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from fedcollab.clients import ClientData
+from fedcollab.data import ClientData
 from fedcollab.encoders.resnet import ResNet18
 from fedcollab.errors import InputError
 from fedcollab.training import MODELS, load_model, register_model, train

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedcollab.clients import ClientData
+from fedcollab.data import ClientData
 from fedcollab.training import ALGORITHMS, train
 
 

@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedcollab.clients import ClientData
-from fedcollab.clients.schema import federate
+from fedcollab.data import ClientData
 from fedcollab.errors import InputError
+from fedcollab.federation.prepare import federate
 from fedcollab.training import TrainingResult, train
 from fedcollab.training.history import History, line
 

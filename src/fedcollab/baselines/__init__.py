@@ -14,12 +14,12 @@ from fedcollab.baselines.fedcluster import FedCluster
 from fedcollab.baselines.fesem import FeSEM
 from fedcollab.baselines.ifca import IFCA
 from fedcollab.baselines.kmeans import KMeans
-from fedcollab.clients.data import ClientData
+from fedcollab.data.client import ClientData
 from fedcollab.errors import choose, number
-from fedcollab.runtime.base import Runtime
 from fedcollab.training import TrainingResult, train
 from fedcollab.training.hooks import check_options
 from fedcollab.training.rounds import Grouping
+from fedcollab.wire.runtime import Runtime
 
 __all__ = ["BASELINES", "IFCA", "FeSEM", "FedCluster", "KMeans", "run"]
 

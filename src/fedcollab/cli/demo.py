@@ -20,7 +20,7 @@ def demo(out: Path, seed: int, as_json: bool, quiet: bool) -> None:
     from fedcollab import scenarios
     from fedcollab.cli.stages import all_stages, open_federation, summary, write_report
     from fedcollab.report.terminal import show_demo_start, show_run
-    from fedcollab.store import RunDirectory
+    from fedcollab.runs.directory import RunDirectory
 
     made = scenarios.make("digits", seed=seed)
     settings = {

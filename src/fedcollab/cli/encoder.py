@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from fedcollab.artefact import check_target
 from fedcollab.cli import options
 from fedcollab.cli.stages import with_defaults
+from fedcollab.files import check_target
 
 OBJECTION = 3
 
@@ -47,8 +47,8 @@ def check_encoder(
         check_target(out)
     found, brought = options.find_clients(scenario, clients, label, drop)
     settings = with_defaults(settings, brought)
-    from fedcollab.clients.schema import federate
     from fedcollab.distances import check_encoder as check
+    from fedcollab.federation.prepare import federate
     from fedcollab.progress import bar
 
     federation = federate(found, scale=settings["scale"], test_share=settings["test_share"], seed=settings["seed"])

@@ -36,7 +36,7 @@ def federation() -> None:
 @_json
 def init(folder: Path, host: str, port: int, insecure: bool, as_json: bool) -> None:
     """Make a federation's folder: the Flower app, certificates, and an invitation for the silos."""
-    from fedcollab.runtime.flower.federation import Federation
+    from fedcollab.flower.federation import Federation
 
     made = Federation.init(folder, host, port, secure=not insecure)
     if as_json:
@@ -58,7 +58,7 @@ def init(folder: Path, host: str, port: int, insecure: bool, as_json: bool) -> N
 @_json
 def admit(folder: Path, key: Path, name: str | None, as_json: bool) -> None:
     """Let a silo in, by its public key. Check with its administrator that the key is theirs."""
-    from fedcollab.runtime.flower.federation import Federation
+    from fedcollab.flower.federation import Federation
 
     name = name or key.stem
     Federation.read(folder).admit(key, name)
@@ -70,7 +70,7 @@ def admit(folder: Path, key: Path, name: str | None, as_json: bool) -> None:
 @_json
 def start(folder: Path, as_json: bool) -> None:
     """Start Flower's SuperLink in the background; silos can connect."""
-    from fedcollab.runtime.flower.federation import Federation
+    from fedcollab.flower.federation import Federation
 
     opened = Federation.read(folder)
     opened.start()
@@ -86,7 +86,7 @@ def start(folder: Path, as_json: bool) -> None:
 @_json
 def status(folder: Path, as_json: bool) -> None:
     """Whether it runs, and which silos are connected."""
-    from fedcollab.runtime.flower.federation import Federation
+    from fedcollab.flower.federation import Federation
 
     found = Federation.read(folder).status()
     if as_json:
@@ -103,7 +103,7 @@ def status(folder: Path, as_json: bool) -> None:
 @_json
 def stop(folder: Path, as_json: bool) -> None:
     """Stop the SuperLink and all that it started; silos keep waiting for it to come back."""
-    from fedcollab.runtime.flower.federation import Federation
+    from fedcollab.flower.federation import Federation
 
     stopped = Federation.read(folder).stop()
     if as_json:

@@ -18,7 +18,7 @@ from fedcollab.seeds import generator
 if TYPE_CHECKING:
     import pandas as pd
 
-    from fedcollab.clients import ClientData
+    from fedcollab.data import ClientData
 
 PROGRAM = [sys.executable, "-c", "from fedcollab.cli import main; main()"]
 LABEL = "disease"
@@ -36,7 +36,7 @@ IMAGES = 150  # that each post office trains on
 @click.option("--seed", default=0, show_default=True, help="Everything random is derived from it.")
 def demo(out: Path, rounds: int, seed: int) -> None:
     """All stages between real processes on this machine: four silos, TLS, authentication."""
-    from fedcollab.runtime.flower import processes
+    from fedcollab.flower import processes
 
     if out.exists() and any(out.iterdir()) and not (out / "federation" / "federation.toml").exists():
         raise InputError(f"`--out` (={str(out)!r}) is not empty and holds no federation; give another folder")
@@ -116,7 +116,7 @@ def post_offices(seed: int = 0) -> list[ClientData]:
     """
     from sklearn.datasets import load_digits
 
-    from fedcollab.clients import ClientData
+    from fedcollab.data import ClientData
 
     digits = load_digits()
     order = generator(seed, "federation demo").permutation(len(digits.target))
@@ -167,7 +167,7 @@ def _clear(out: Path) -> None:
     import shutil
 
     if (out / "federation" / "federation.toml").exists():
-        from fedcollab.runtime.flower.federation import Federation
+        from fedcollab.flower.federation import Federation
 
         Federation.read(out / "federation").stop()
         shutil.rmtree(out)

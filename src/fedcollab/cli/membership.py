@@ -13,10 +13,10 @@ from fedcollab.cli import options
 from fedcollab.errors import FedcollabWarning, InputError, unknown
 
 if TYPE_CHECKING:
-    from fedcollab.clients import ClientData
-    from fedcollab.membership import State
-    from fedcollab.runtime import Runtime
-    from fedcollab.store import RunDirectory
+    from fedcollab.data import ClientData
+    from fedcollab.runs.directory import RunDirectory
+    from fedcollab.runs.membership import State
+    from fedcollab.wire import Runtime
 
 #: exit code of `check` when regrouping is advised
 ADVISED = 3
@@ -62,9 +62,9 @@ def join(
     Only the newcomer's distances are estimated. It is encoded by the schema of the run, which it does not change. The
     existing clients' files are needed for its distances and for training.
     """
-    from fedcollab.membership import Training, keep_joining, open_state
-    from fedcollab.membership import join as take_in
     from fedcollab.progress import bar
+    from fedcollab.runs.membership import Training, keep_joining, open_state
+    from fedcollab.runs.membership import join as take_in
 
     store, state = open_state(run_dir)
     newcomer = _newcomer(store, state, client, source)
@@ -106,9 +106,9 @@ def leave(
 
     No data are needed, and no model is trained; with --retrain (and --clients) its coalition is trained without it.
     """
-    from fedcollab.membership import Training, keep_leaving, open_state
-    from fedcollab.membership import leave as take_out
     from fedcollab.progress import bar
+    from fedcollab.runs.membership import Training, keep_leaving, open_state
+    from fedcollab.runs.membership import leave as take_out
 
     store, state = open_state(run_dir)
     if client not in state.names:
@@ -158,9 +158,9 @@ def check(
 
     Only the distances of clients whose data changed are estimated again. Nothing is written without --apply.
     """
-    from fedcollab.membership import Training, apply, keep_change, open_state
-    from fedcollab.membership import check as look
     from fedcollab.progress import bar
+    from fedcollab.runs.membership import Training, apply, keep_change, open_state
+    from fedcollab.runs.membership import check as look
 
     store, state = open_state(run_dir)
     federation = _open(store, _present(store, state.names, source))
@@ -186,7 +186,7 @@ def check(
 
 def _newcomer(store: RunDirectory, state: State, path: Path, source: dict[str, Any]) -> ClientData:
     """The newcomer's file, with its test split where there is one beside it."""
-    from fedcollab.clients.read import TEST, read_client
+    from fedcollab.data.read import TEST, read_client
 
     if path.stem in state.names:
         raise InputError(
@@ -198,7 +198,7 @@ def _newcomer(store: RunDirectory, state: State, path: Path, source: dict[str, A
 
 def _present(store: RunDirectory, names: Iterable[str], source: dict[str, Any]) -> list[ClientData]:
     """Clients of the run from their folder; other files there are not ours."""
-    from fedcollab.clients import read_clients
+    from fedcollab.data import read_clients
 
     folder = source["clients"]
     if folder is None:
@@ -230,14 +230,14 @@ def _seed(store: RunDirectory) -> int:
 
 
 def _open(store: RunDirectory, clients: list[ClientData]) -> Runtime:
-    from fedcollab.membership.federation import read_schema, reopen
+    from fedcollab.federation.adopt import read_schema, reopen
 
     return reopen(clients, read_schema(store.file("schema.json")))
 
 
 def _changed(store: RunDirectory, federation: Runtime) -> list[str]:
     """Clients whose data are not those that the run last saw."""
-    from fedcollab.membership.federation import said
+    from fedcollab.federation.adopt import said
 
     last = store.config().get("clients", {})
     keys = ("fingerprint", "quantity", "label_counts")

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from fedcollab import artefact
+from fedcollab import files as artefact
 from fedcollab.errors import InputError
 
 if TYPE_CHECKING:
-    from fedcollab.clients import ClientData
-    from fedcollab.runtime import Runtime
+    from fedcollab.data import ClientData
+    from fedcollab.wire import Runtime
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -131,11 +131,11 @@ def find_clients(
     if (scenario is None) == (clients is None):
         raise InputError("give either a SCENARIO.toml or --clients FOLDER (with --label COLUMN)")
     if clients is not None:
-        from fedcollab.clients import read_clients
+        from fedcollab.data import read_clients
 
         return read_clients(clients, label, drop), {}
     from fedcollab import scenarios
-    from fedcollab.clients.data import is_table
+    from fedcollab.data.client import is_table
 
     if scenario is None or not scenario.is_file():
         raise InputError(f"`SCENARIO` (={str(scenario)!r}) does not exist; expected a TOML file")
@@ -164,7 +164,7 @@ def open_source(
     if any((scenario, clients, label, drop)):
         raise InputError("give either --on FOLDER or clients; with --on, data, label and columns are each silo's own")
     try:
-        from fedcollab.runtime.flower import connect
+        from fedcollab.flower import connect
     except ImportError:
         raise InputError("`--on` needs Flower: pip install 'fedcollab[flower]'") from None
     with connect(on, names=names, journal=journal) as federation:

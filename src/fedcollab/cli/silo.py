@@ -34,7 +34,7 @@ def silo() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output, for programs.")
 def init(name: str, data: Path, label: str | None, invitation: Path | None, folder: Path, as_json: bool) -> None:
     """Write silo.toml and make this silo's key pair."""
-    from fedcollab.runtime.flower import node
+    from fedcollab.flower import node
 
     config, public = node.init(folder, name, data, label, invitation)
     if as_json:
@@ -50,8 +50,8 @@ def init(name: str, data: Path, label: str | None, invitation: Path | None, fold
 @click.argument("config", type=click.Path(path_type=Path), default=Path("silo.toml"))
 def start(config: Path) -> None:
     """Connect to the coordinator and answer its messages, until interrupted."""
-    from fedcollab.runtime.flower import node
-    from fedcollab.runtime.flower.config import SiloConfig
+    from fedcollab.flower import node
+    from fedcollab.flower.config import SiloConfig
 
     data = SiloConfig.read(config).check_data()
     click.echo(f"{data!r} takes part; Ctrl-C ends it.", err=True)

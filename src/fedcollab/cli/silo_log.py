@@ -27,7 +27,7 @@ def log(config: Path, last: int, verify: bool, head: str | None, as_json: bool) 
     CONFIG is silo.toml, or the log file itself. With --verify the last line's hash is printed: noted down, or given to
     a partner, it proves later that nothing was cut off.
     """
-    from fedcollab.runtime.audit import Audit
+    from fedcollab.silo.audit import Audit
 
     if head is not None and not verify:
         raise InputError("`--head` goes with --verify")
@@ -53,11 +53,11 @@ def log(config: Path, last: int, verify: bool, head: str | None, as_json: bool) 
 
 def _file(config: Path) -> Path:
     """The log of a silo: beside its state."""
-    from fedcollab.runtime.audit import FILE
+    from fedcollab.silo.audit import FILE
 
     if config.suffix == ".jsonl":
         return config
-    from fedcollab.runtime.flower.config import SiloConfig
+    from fedcollab.flower.config import SiloConfig
 
     return SiloConfig.read(config).state / FILE
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fedcollab.artefact import check_target
 from fedcollab.cli import options
+from fedcollab.files import check_target
 
 if TYPE_CHECKING:
-    from fedcollab.clients import ClientData
-    from fedcollab.pipeline import Fitted
-    from fedcollab.runtime import Runtime
+    from fedcollab.data import ClientData
+    from fedcollab.runs.pipeline import Fitted
     from fedcollab.training import TrainingResult
+    from fedcollab.wire import Runtime
 
 
 @click.command(epilog="Example:  fedcollab run --clients hospitals/ --label outcome")
@@ -55,7 +55,7 @@ def run(
     settings = with_defaults({"C": C, **settings}, brought) | ({"distance_options": measuring} if measuring else {})
     value = options.parse_C(settings.pop("C"))
     from fedcollab.report.terminal import show_run
-    from fedcollab.store import RunDirectory
+    from fedcollab.runs.directory import RunDirectory
 
     federation = open_federation(found, settings, quiet=quiet or as_json)
     origin = (scenario or clients or Path()).resolve()
@@ -108,7 +108,7 @@ def estimate(
     from fedcollab.distances.complete import complete
     from fedcollab.progress import bar
     from fedcollab.report.terminal import show_distances
-    from fedcollab.runtime import Runtime, connect
+    from fedcollab.wire import Runtime, connect
 
     with (
         options.open_source(scenario, clients, label, drop, on, journal=out.parent) as (found, brought),
@@ -177,12 +177,12 @@ def train(
     **settings: Any,
 ) -> None:
     """Train a federated algorithm inside each coalition; models are saved as safetensors."""
-    from fedcollab.clients.schema import federate
     from fedcollab.coalitions import Collaboration
+    from fedcollab.federation.prepare import federate
     from fedcollab.progress import bar
     from fedcollab.report.terminal import show_training
-    from fedcollab.runtime import Runtime
     from fedcollab.training import train as run_training
+    from fedcollab.wire import Runtime
 
     ends = ("local", "global")
     groups: Any = coalitions if coalitions in ends else Collaboration.load(coalitions).coalitions
@@ -224,9 +224,9 @@ def report(directory: Path, out: Path | None, figures: Path | None, as_json: boo
 
 def open_federation(clients: Iterable[ClientData], settings: dict[str, Any], *, quiet: bool = True) -> Runtime:
     """Everything that can be wrong with names and data is found out here, before anything is written."""
-    from fedcollab.clients.schema import federate
     from fedcollab.distances import METHODS
     from fedcollab.errors import choose, number
+    from fedcollab.federation.prepare import federate
     from fedcollab.progress import bar
     from fedcollab.training import ALGORITHMS, MODELS
 
@@ -255,8 +255,8 @@ def begin_run(folder: Path, federation: Runtime, settings: dict[str, Any], *, re
     Over silos a stage is a run of its own, so the folder is made stage by stage. What is resumed keeps the settings
     that it was begun with, as the distances do.
     """
-    from fedcollab.membership.federation import said
-    from fedcollab.store import RunDirectory, command, now, versions
+    from fedcollab.federation.adopt import said
+    from fedcollab.runs.directory import RunDirectory, command, now, versions
 
     keep_schema(folder, federation)
     store = RunDirectory(folder)
@@ -267,7 +267,7 @@ def begin_run(folder: Path, federation: Runtime, settings: dict[str, Any], *, re
 
 def keep_schema(folder: Path, federation: Runtime) -> None:
     """What the federation agreed on, and a list of who was absent."""
-    from fedcollab.artefact import write_bytes
+    from fedcollab.files import write_bytes
 
     assert federation.schema is not None
     federation.keep_journal(folder)
@@ -276,7 +276,7 @@ def keep_schema(folder: Path, federation: Runtime) -> None:
 
 def adopt_schema(federation: Runtime, folders: list[Path]) -> None:
     """Go on with the schema that the distances were estimated with, where a run directory has it."""
-    from fedcollab.membership.federation import adopt, read_schema
+    from fedcollab.federation.adopt import adopt, read_schema
 
     found = [folder / "schema.json" for folder in folders if (folder / "schema.json").is_file()]
     if found:
@@ -287,7 +287,7 @@ def all_stages(
     federation: Runtime, C: float | str, out: Path, settings: dict[str, Any], *, quiet: bool
 ) -> tuple[Fitted, dict[str, TrainingResult]]:
     """Fit, then train alone, with everyone, and in the coalitions."""
-    from fedcollab.pipeline import WAYS, FedCollab
+    from fedcollab.runs.pipeline import WAYS, FedCollab
 
     keys = ("algorithm", "model", "rounds", "lr", "batch_size", "local_epochs")
     training = {key: settings[key] for key in keys}

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcollab.artefact import read_json, write_json
 from fedcollab.coalitions.constraints import Constraints
 from fedcollab.coalitions.explain import Explanation, explain, name_position
 from fedcollab.coalitions.inputs import Floats, Labels
 from fedcollab.errors import InputError
+from fedcollab.files import read_json, write_json
 
 
 @dataclass(frozen=True, eq=False)

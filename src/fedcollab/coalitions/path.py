@@ -32,7 +32,6 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedcollab.artefact import read_json, write_json
 from fedcollab.coalitions.constraints import read_constraints
 from fedcollab.coalitions.evidence import evidence
 from fedcollab.coalitions.exact import LISTED, SMALL, WIDEST, prove
@@ -42,6 +41,7 @@ from fedcollab.coalitions.instance import Instance, build_instance
 from fedcollab.coalitions.local import best_of, search
 from fedcollab.coalitions.subsets import subset_lines
 from fedcollab.errors import InputError, number
+from fedcollab.files import read_json, write_json
 
 #: clients that a path is drawn for
 MOST = 1000

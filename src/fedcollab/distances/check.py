@@ -22,14 +22,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcollab import artefact
-from fedcollab.clients.data import ClientData
-from fedcollab.clients.schema import federate
+from fedcollab import files as artefact
+from fedcollab.data.client import ClientData
 from fedcollab.distances.estimate import estimate_distances
 from fedcollab.distances.result import Distances
 from fedcollab.errors import InputError
+from fedcollab.federation.prepare import federate
 from fedcollab.progress import Progress, silent
-from fedcollab.runtime.base import Runtime
+from fedcollab.wire.runtime import Runtime
 
 Pairs = list[tuple[str, str]]
 

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from fedcollab.distances.estimate import METHODS, estimate_distances
-from fedcollab.distances.pairs import Floats, Pair
+from fedcollab.distances.methods.pairs import Floats, Pair
 from fedcollab.distances.result import Distances
 from fedcollab.progress import Progress, silent
-from fedcollab.runtime.base import Runtime
+from fedcollab.wire.runtime import Runtime
 
 
 def missing_pairs(known: Distances, names: Sequence[str]) -> list[Pair]:

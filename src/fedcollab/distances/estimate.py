@@ -7,14 +7,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from fedcollab.clients.data import ClientData
-from fedcollab.clients.schema import federate
-from fedcollab.distances import cross, few_round, hypothesis, label, prototype, published
-from fedcollab.distances.pairs import Method, Pair, Request, all_pairs, assemble
+from fedcollab.data.client import ClientData
+from fedcollab.distances.methods import cross, few_round, hypothesis, label, prototype, published
+from fedcollab.distances.methods.pairs import Method, Pair, Request, all_pairs, assemble
 from fedcollab.distances.result import Distances
 from fedcollab.errors import InputError, choose, unknown
+from fedcollab.federation.prepare import federate
 from fedcollab.progress import Progress, silent
-from fedcollab.runtime.base import Cost, Runtime
+from fedcollab.wire.runtime import Cost, Runtime
 
 METHODS: dict[str, Method] = {
     "auto": cross.estimate,

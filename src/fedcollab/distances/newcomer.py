@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from fedcollab.clients.data import ClientData
-from fedcollab.clients.schema import Schema, ask_everyone
+from fedcollab.data.client import ClientData
 from fedcollab.distances.estimate import estimate_distances
-from fedcollab.distances.pairs import Floats
+from fedcollab.distances.methods.pairs import Floats
 from fedcollab.distances.result import Distances
 from fedcollab.errors import InputError
+from fedcollab.federation.prepare import Schema, ask_everyone
 from fedcollab.progress import Progress, silent
-from fedcollab.runtime import connect
-from fedcollab.runtime.base import Runtime
+from fedcollab.wire import connect
+from fedcollab.wire.runtime import Runtime
 
 
 def estimate_newcomer(

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedcollab import artefact
+from fedcollab import files as artefact
 from fedcollab.errors import InputError
 
 Floats = NDArray[np.float64]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from fedcollab.clients.data import ClientData
-from fedcollab.clients.schema import federate
+from fedcollab.data.client import ClientData
 from fedcollab.errors import InputError
+from fedcollab.federation.prepare import federate
 from fedcollab.progress import Progress, silent
-from fedcollab.runtime import pick_device
+from fedcollab.wire import pick_device
 
 
 def encode_clients(

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from fedcollab.errors import InputError
 from fedcollab.progress import Progress, silent
-from fedcollab.runtime.message import Message
+from fedcollab.wire.message import Message
 
 if TYPE_CHECKING:
-    from fedcollab.clients.schema import Schema
-    from fedcollab.runtime.base import Runtime
-    from fedcollab.runtime.silo import Silo
+    from fedcollab.federation.prepare import Schema
+    from fedcollab.wire.runtime import Runtime
+    from fedcollab.wire.silo import Silo
 
 
 @dataclass(frozen=True)
@@ -82,9 +82,9 @@ def encode_spread_client(message: Message, silo: Silo) -> Message:
 
 def with_encoder(runtime: Runtime, schema: Schema, encoder: Any, progress: Progress = silent) -> Schema:
     """The schema of a prepared federation, with an encoder that all of its clients have."""
-    from fedcollab.clients.schema import ask_everyone, deviation, total, variance
     from fedcollab.encoders.encoder import name_encoder
     from fedcollab.encoders.features import watched
+    from fedcollab.federation.prepare import ask_everyone, deviation, total, variance
 
     name = name_encoder(encoder)
     if name == (None if schema.encoding is None else schema.encoding.encoder):

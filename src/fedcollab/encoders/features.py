@@ -20,9 +20,9 @@ from pathlib import Path
 
 import numpy as np
 
-from fedcollab.artefact import write_bytes
 from fedcollab.encoders.encoder import Encoder, Floats, Watch
 from fedcollab.errors import InputError
+from fedcollab.files import write_bytes
 from fedcollab.folders import cache_folder
 
 MEMORY = 1 << 29

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from fedcollab import artefact
+from fedcollab import files as artefact
 from fedcollab.errors import InputError
 
 __all__ = ["write", "write_figures"]

@@ -21,7 +21,7 @@ from fedcollab.report.pictures import pictures
 from fedcollab.report.run import Run
 from fedcollab.report.slider import packed, slider
 from fedcollab.report.words import figure
-from fedcollab.runtime.absence import words
+from fedcollab.wire.absence import words
 
 SECTIONS = (
     ("answer", "The answer"),

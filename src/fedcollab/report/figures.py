@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fedcollab import artefact
+from fedcollab import files as artefact
 from fedcollab.errors import choose
 from fedcollab.report import theme
 from fedcollab.report.charts import Chart

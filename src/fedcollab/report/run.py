@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from fedcollab.distances import Distances
 from fedcollab.errors import InputError
-from fedcollab.runtime import absence
-from fedcollab.runtime.absence import Absence
-from fedcollab.store import RunDirectory
+from fedcollab.runs.directory import RunDirectory
+from fedcollab.wire import absence
+from fedcollab.wire.absence import Absence
 
 if TYPE_CHECKING:
     from fedcollab.coalitions import Collaboration, CPath

@@ -14,12 +14,12 @@ from rich.table import Table
 from fedcollab import metrics
 from fedcollab.report.run import WAYS
 from fedcollab.report.words import answer, coalition_line, range_of_names
-from fedcollab.runtime import absence
-from fedcollab.runtime.absence import words
+from fedcollab.wire import absence
+from fedcollab.wire.absence import words
 
 if TYPE_CHECKING:
     from fedcollab.distances import Distances
-    from fedcollab.pipeline import Fitted
+    from fedcollab.runs.pipeline import Fitted
     from fedcollab.scenarios import Scenario
     from fedcollab.training import TrainingResult
 

@@ -21,9 +21,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from fedcollab import artefact
+from fedcollab import files as artefact
 from fedcollab.errors import InputError
-from fedcollab.store import now, versions
+from fedcollab.runs.directory import now, versions
 
 try:
     import fcntl

@@ -36,7 +36,7 @@ class Complexity(Experiment):
 
     def output(self, lab: Lab) -> Output:
         """Counts, the two ratios of the text, and bytes."""
-        from fedcollab.distances.discriminator import macs, parameters
+        from fedcollab.distances.methods.discriminator import macs, parameters
 
         rows: list[tuple[Any, ...]] = []
         ratios: list[tuple[Any, ...]] = []

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedcollab import artefact
+from fedcollab import files as artefact
 from fedcollab.reproduce.cells import Cell, Desk, Result
 
 if TYPE_CHECKING:
-    from fedcollab.clients import ClientData
-    from fedcollab.runtime import Runtime
+    from fedcollab.data import ClientData
     from fedcollab.training import TrainingResult
+    from fedcollab.wire import Runtime
 
 #: where each kind's function is
 KINDS = {
@@ -68,8 +68,8 @@ def clients(settings: Mapping[str, Any], features: str | None = None) -> list[Cl
 
 def connect(members: Sequence[ClientData], seed: int, encoder: str | None = None) -> Runtime:
     """A federation over clients as scenarios make them: images are normalised already."""
-    from fedcollab.clients.data import is_table
-    from fedcollab.clients.schema import federate
+    from fedcollab.data.client import is_table
+    from fedcollab.federation.prepare import federate
 
     return federate(members, scale="auto" if is_table(members[0].x) else "none", seed=seed, encoder=encoder)
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fedcollab import artefact
+from fedcollab import files as artefact
 from fedcollab.reproduce import questions
 from fedcollab.reproduce.cells import Kept
 from fedcollab.reproduce.experiment import Experiment

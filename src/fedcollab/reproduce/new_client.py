@@ -87,9 +87,9 @@ def compute(settings: Mapping[str, Any], desk: Desk) -> Result:
     """Train without the newcomer, let it join, train on; and the same without it."""
     from fedcollab.coalitions import solve
     from fedcollab.distances import estimate_distances
-    from fedcollab.membership import State, Training, join
-    from fedcollab.membership.federation import with_client
-    from fedcollab.membership.retrain import retrain
+    from fedcollab.federation.adopt import with_client
+    from fedcollab.runs.membership import State, Training, join
+    from fedcollab.runs.membership.retrain import retrain
     from fedcollab.training import TrainingResult, train
 
     seed, after = settings["seed"], settings["late_rounds"]

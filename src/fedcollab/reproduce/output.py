@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedcollab import artefact
+from fedcollab import files as artefact
 
 if TYPE_CHECKING:
     from fedcollab.report.charts import Chart

@@ -14,7 +14,7 @@ from textwrap import fill
 
 import numpy as np
 
-from fedcollab import artefact
+from fedcollab import files as artefact
 from fedcollab.reproduce import accuracy, table_1, table_2
 from fedcollab.reproduce.ablation import Ablation
 from fedcollab.reproduce.accuracy import FEDCOLLAB, LOCAL, Row, Run, measures, runs_of, said_coalitions

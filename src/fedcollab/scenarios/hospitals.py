@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcollab.clients.data import ClientData
+from fedcollab.data.client import ClientData
 from fedcollab.errors import InputError, number, unknown
 from fedcollab.scenarios.data import arrays
 from fedcollab.scenarios.data.heart import COLUMNS

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fedcollab.clients.data import ClientData
+from fedcollab.data.client import ClientData
 from fedcollab.scenarios.data import Images
 from fedcollab.scenarios.deal import Floats, Ints, count_table, deal
 

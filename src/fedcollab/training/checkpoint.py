@@ -24,11 +24,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedcollab.artefact import sweep, write_bytes
 from fedcollab.errors import FedcollabWarning, InputError, Paused
-from fedcollab.runtime.absence import reasons
-from fedcollab.runtime.message import Message, pack, unpack
+from fedcollab.files import sweep, write_bytes
 from fedcollab.training.hooks import State
+from fedcollab.wire.absence import reasons
+from fedcollab.wire.message import Message, pack, unpack
 
 FILE = "checkpoint.safetensors"
 #: seconds between snapshots on disk where clients live in this process; and no more than this share of the time

@@ -23,13 +23,13 @@ from torch.nn import functional
 
 from fedcollab import metrics
 from fedcollab.errors import InputError
-from fedcollab.runtime.message import Message
-from fedcollab.runtime.silo import Arrays, Silo
 from fedcollab.threads import balance, in_threads
 from fedcollab.training.algorithms import make_algorithm
 from fedcollab.training.descend import Local, Setting, descend, gradient, personal, steps_of
 from fedcollab.training.hooks import Algorithm, State
 from fedcollab.training.models import Network
+from fedcollab.wire.message import Message
+from fedcollab.wire.silo import Arrays, Silo
 
 STACK_BYTES = 8 << 20  # weights of a stack: beyond this the caches are lost and stacking gains nothing
 STACK_CLIENTS = 64

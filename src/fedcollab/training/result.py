@@ -14,7 +14,8 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 
-from fedcollab import artefact, metrics
+from fedcollab import files as artefact
+from fedcollab import metrics
 from fedcollab.errors import InputError, choose
 from fedcollab.training.history import History
 

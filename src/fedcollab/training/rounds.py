@@ -21,12 +21,12 @@ from torch import Tensor
 
 from fedcollab import seeds
 from fedcollab.errors import FedcollabWarning
-from fedcollab.runtime.base import Runtime
-from fedcollab.runtime.message import Message
 from fedcollab.training.checkpoint import Snapshot
 from fedcollab.training.descend import Setting
 from fedcollab.training.hooks import Algorithm, State, average
 from fedcollab.training.models import Network
+from fedcollab.wire.message import Message
+from fedcollab.wire.runtime import Runtime
 
 Replies = dict[str, State]
 Measures = dict[str, NDArray[np.float64]]

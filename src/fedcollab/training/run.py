@@ -14,12 +14,11 @@ from typing import Any, BinaryIO
 import numpy as np
 from torch import nn
 
-from fedcollab.artefact import write_bytes
-from fedcollab.clients.data import ClientData
-from fedcollab.clients.schema import federate
+from fedcollab.data.client import ClientData
 from fedcollab.errors import FedcollabWarning, InputError, number
+from fedcollab.federation.prepare import federate
+from fedcollab.files import write_bytes
 from fedcollab.progress import Progress, silent
-from fedcollab.runtime.base import Runtime
 from fedcollab.threads import one_core_each
 from fedcollab.training.algorithms import Algorithm, make_algorithm
 from fedcollab.training.callbacks import Callback
@@ -29,6 +28,7 @@ from fedcollab.training.history import History, line
 from fedcollab.training.models import Factory, Network, name_model
 from fedcollab.training.result import MEASURES, TrainingResult, schema_of
 from fedcollab.training.rounds import Grouping, Measures, Round, Session, run_rounds
+from fedcollab.wire.runtime import Runtime
 
 
 def train(

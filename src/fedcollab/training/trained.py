@@ -12,9 +12,9 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from fedcollab.clients.data import Features
-from fedcollab.clients.schema import Schema
+from fedcollab.data.client import Features
 from fedcollab.errors import InputError
+from fedcollab.federation.prepare import Schema
 from fedcollab.training.models import MODELS, Factory, Network, name_model
 from fedcollab.training.result import TrainingResult, flatten
 

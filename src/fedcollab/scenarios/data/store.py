@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcollab.artefact import read_json, write_json
 from fedcollab.errors import InputError, choose
+from fedcollab.files import read_json, write_json
 from fedcollab.folders import cache_folder, own_folder
 from fedcollab.progress import bar
 from fedcollab.scenarios.data.base import Arrays, DataSet, Images, Say, silent

@@ -1,8 +1,0 @@
-"""What the clients have: ClientData, reading people's own files, and federated preprocessing."""
-
-from __future__ import annotations
-
-from fedcollab.clients.data import ClientData
-from fedcollab.clients.read import read_client, read_clients
-
-__all__ = ["ClientData", "read_client", "read_clients"]

@@ -1,0 +1,267 @@
+"""ClientData: what one client has, checked once, never changed."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcollab.errors import InputError
+from fedcollab.files import write_bytes
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Features = Any  # a NumPy array of numbers (rows first), or a pandas DataFrame
+Labels = Any  # a NumPy array once checked; lists, Series and tensors are taken
+
+
+@dataclass(frozen=True, eq=False)
+class ClientData:
+    """One client's labelled samples, and a test split where it has one.
+
+    x, x_test   a numeric array with one row a sample (any shape after the first axis), a pandas DataFrame with numeric
+                and categorical columns (missing values allowed there), or anything that NumPy reads as an array
+    y, y_test   one class label a sample: whole numbers, booleans or strings
+
+    >>> ClientData("north", [[0.5, 1.0], [0.1, 2.0], [0.3, 1.5]], ["ill", "well", "ill"])
+    ClientData('north', 3 samples, 2 classes, features (2,), no test split)
+    """
+
+    name: str
+    x: Features
+    y: Labels
+    x_test: Features | None = None
+    y_test: Labels | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name.strip():
+            raise InputError(f"`name` (={self.name!r}) must be a non-empty string")
+        where = f"client `{self.name}`"
+        if (self.x_test is None) != (self.y_test is None):
+            raise InputError(f"{where}: `x_test` and `y_test` must be given together")
+        values = {"x": _features(self.x, f"{where}: `x`"), "y": _labels(self.y, f"{where}: `y`")}
+        _same_length(values["x"], values["y"], where, "x", "y")
+        if len(values["y"]) < 2:
+            raise InputError(f"{where} has {len(values['y'])} training sample(s); at least 2 are needed")
+        if self.x_test is not None:
+            values |= {"x_test": _features(self.x_test, f"{where}: `x_test`")}
+            values |= {"y_test": _labels(self.y_test, f"{where}: `y_test`")}
+            _same_length(values["x_test"], values["y_test"], where, "x_test", "y_test")
+            if feature_shape(values["x_test"]) != feature_shape(values["x"]):
+                raise InputError(
+                    f"{where}: `x_test` has features {feature_shape(values['x_test'])}; "
+                    f"expected {feature_shape(values['x'])} as in `x`"
+                )
+        for key, value in values.items():
+            object.__setattr__(self, key, value)
+
+    @property
+    def quantity(self) -> int:
+        """Training samples."""
+        return len(self.y)
+
+    @classmethod
+    def from_torch(cls, name: str, dataset: Any, test: Any | None = None) -> ClientData:
+        """From a map-style PyTorch data set of (features, label) pairs, and another for testing if there is one."""
+        x, y = _collect(dataset)
+        if test is None:
+            return cls(name, x, y)
+        return cls(name, x, y, *_collect(test))
+
+    def save(self, path: str | Path) -> None:
+        """Write an NPZ file with the arrays `x`, `y` and, where present, `x_test`, `y_test`.
+
+        A table is written column by column (`x:COLUMN`); missing text is kept apart in `missing:COLUMN`.
+        """
+        arrays: dict[str, NDArray[Any]] = {"name": np.array(self.name), "y": self.y}
+        arrays |= _pack("x", self.x)
+        if self.x_test is not None and self.y_test is not None:
+            arrays |= {"y_test": self.y_test, **_pack("x_test", self.x_test)}
+        buffer = io.BytesIO()
+        np.savez_compressed(buffer, allow_pickle=False, **arrays)
+        write_bytes(path, buffer.getvalue())
+
+    @classmethod
+    def load(cls, path: str | Path, name: str | None = None) -> ClientData:
+        """Read an NPZ file with `x` and `y` (and `x_test`, `y_test`); the client's name defaults to the file's."""
+        path = Path(path)
+        arrays = read_npz(path)
+        if "y" not in arrays or not any(key == "x" or key.startswith("x:") for key in arrays):
+            raise InputError(f"`{path}` has arrays {sorted(arrays)}; expected `x` and `y`")
+        has_test = any(key == "x_test" or key.startswith("x_test:") for key in arrays)
+        return cls(
+            name or (str(arrays["name"]) if "name" in arrays else path.stem),
+            _unpack("x", arrays),
+            arrays["y"],
+            _unpack("x_test", arrays) if has_test else None,
+            arrays.get("y_test"),
+        )
+
+    def __repr__(self) -> str:
+        test = "no test split" if self.y_test is None else f"{len(self.y_test)} for testing"
+        classes = len(np.unique(self.y))
+        shape = feature_shape(self.x)
+        return f"ClientData({self.name!r}, {self.quantity} samples, {classes} classes, features {shape}, {test})"
+
+
+def is_table(x: Features) -> bool:
+    """Whether the features are a pandas DataFrame (without importing pandas to find out)."""
+    return type(x).__module__.split(".")[0] == "pandas" and hasattr(x, "columns")
+
+
+def feature_shape(x: Features) -> tuple[Any, ...]:
+    """The shape of one sample, or the columns of a table."""
+    return tuple(x.columns) if is_table(x) else tuple(x.shape[1:])
+
+
+def read_npz(path: Path) -> dict[str, NDArray[Any]]:
+    """The arrays of an NPZ file. Object arrays, which would need pickle, are refused."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            if not hasattr(file, "files"):
+                raise InputError(f"`{path}` must be an NPZ file with arrays `x` and `y`")
+            return {key: file[key] for key in file.files}
+    except FileNotFoundError:
+        raise InputError(f"`{path}` does not exist") from None
+    except InputError:
+        raise
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise InputError(f"`{path}` cannot be read as NPZ: {str(error).splitlines()[0]}") from None
+
+
+def _features(x: Any, where: str) -> Features:
+    if is_table(x):
+        return _table(x, where)
+    if hasattr(x, "detach"):
+        x = x.detach().cpu().numpy()
+    try:
+        array = np.array(x)
+    except ValueError as error:
+        raise InputError(f"{where} must be an array of numbers with rows of equal shape: {error}") from None
+    if array.dtype.kind not in "buif":
+        raise InputError(f"{where} has type {array.dtype}; expected numbers, or a pandas DataFrame for mixed columns")
+    if array.ndim == 1:
+        array = array[:, None]
+    if array.ndim == 0 or array.size == 0:
+        raise InputError(f"{where} is empty (shape {array.shape})")
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise InputError(
+            f"{where} has {int((~np.isfinite(array)).sum())} NaN or infinite value(s); expected finite numbers"
+        )
+    array.setflags(write=False)
+    return array
+
+
+def _table(frame: pd.DataFrame, where: str) -> pd.DataFrame:
+    if frame.shape[0] == 0 or frame.shape[1] == 0:
+        raise InputError(f"{where} is an empty table (shape {frame.shape})")
+    frame = frame.reset_index(drop=True).copy()
+    frame.columns = [str(column) for column in frame.columns]
+    repeated = sorted(frame.columns[frame.columns.duplicated()])
+    if repeated:
+        raise InputError(f"{where} has repeated columns: {', '.join(repeated)}")
+    for column in frame.columns:
+        values = frame[column]
+        if values.dtype.kind in "fc" and np.isinf(values.to_numpy(dtype=float)).any():
+            raise InputError(f"{where}: column `{column}` has infinite values")
+    return frame
+
+
+def _labels(y: Any, where: str) -> NDArray[Any]:
+    if hasattr(y, "detach"):
+        y = y.detach().cpu().numpy()
+    elif hasattr(y, "to_numpy"):
+        y = y.to_numpy()
+    array = np.array(y)
+    if array.ndim != 1:
+        raise InputError(f"{where} has shape {array.shape}; expected one label a sample")
+    if array.size == 0:
+        raise InputError(f"{where} is empty")
+    if array.dtype.kind in "OUS":
+        array = _text_labels(list(y), where)
+    if array.dtype.kind == "f":
+        if not np.isfinite(array).all():
+            raise InputError(f"{where} has {int((~np.isfinite(array)).sum())} missing or infinite label(s)")
+        if (array != np.floor(array)).any():
+            example = array[array != np.floor(array)][0]
+            raise InputError(
+                f"{where} has continuous labels (such as {example:g}); fedcollab trains classifiers: give classes"
+            )
+    if array.dtype.kind in "biuf":
+        array = array.astype(np.int64)
+        distinct = len(np.unique(array))
+        if distinct > 100 and 2 * distinct > len(array):
+            raise InputError(
+                f"{where} has {distinct} different values in {len(array)} samples, which looks continuous; "
+                "fedcollab trains classifiers: give classes"
+            )
+    array.setflags(write=False)
+    return array
+
+
+def _text_labels(values: list[Any], where: str) -> NDArray[Any]:
+    """Labels that came as objects: all text, or all numbers; a mix is refused, and so is a missing one."""
+    missing = sum(value is None or value != value or (isinstance(value, str) and not value.strip()) for value in values)
+    if missing:
+        raise InputError(f"{where} has {missing} missing label(s)")
+    numeric = [value for value in values if not isinstance(value, str) or _is_number(value)]
+    if len(numeric) == len(values):
+        return np.array([float(value) for value in values])
+    if numeric:
+        text = next(value for value in values if isinstance(value, str) and not _is_number(value))
+        raise InputError(f"{where} mixes numbers and text (such as {numeric[0]!r} and {text!r}); expected one kind")
+    return np.array([str(value).strip() for value in values])
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _same_length(x: Features, y: Labels, where: str, x_name: str, y_name: str) -> None:
+    if len(x) != len(y):
+        raise InputError(f"{where}: `{x_name}` has {len(x)} rows and `{y_name}` has {len(y)}; expected as many")
+
+
+def _collect(dataset: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+    pairs = [dataset[index] for index in range(len(dataset))]
+    if not pairs:
+        raise InputError("`dataset` is empty; expected (features, label) pairs")
+    return np.stack([np.asarray(x) for x, _ in pairs]), np.array([int(label) for _, label in pairs])
+
+
+def _pack(key: str, x: Features) -> dict[str, NDArray[Any]]:
+    if not is_table(x):
+        return {key: x}
+    packed: dict[str, NDArray[Any]] = {}
+    for column in x.columns:
+        values = x[column]
+        if values.dtype.kind in "biuf":
+            packed[f"{key}:{column}"] = values.to_numpy()
+        else:
+            packed[f"{key}:{column}"] = values.astype(object).where(values.notna(), "").astype(str).to_numpy(dtype=str)
+            packed[f"missing:{key}:{column}"] = values.isna().to_numpy()
+    return packed
+
+
+def _unpack(key: str, arrays: dict[str, NDArray[Any]]) -> Features:
+    if key in arrays:
+        return arrays[key]
+    import pandas as pd
+
+    columns: dict[str, Any] = {}
+    for name, values in arrays.items():
+        if name.startswith(f"{key}:"):
+            series = pd.Series(values.astype(object) if values.dtype.kind == "U" else values)
+            missing = arrays.get(f"missing:{name}")
+            columns[name.removeprefix(f"{key}:")] = series if missing is None else series.where(~missing, None)
+    return pd.DataFrame(columns)

@@ -1,0 +1,1 @@
+"""One file a method that estimates distances, and one for its client side."""

@@ -1,0 +1,246 @@
+"""Two rounds for all pairs: discriminators in closed form from every client's moments, judged on held-out folds.
+
+    minimise over u, v_k   sum over sides, labels k   mean over the side's samples of ((u + v_k) . x~ - t)^2
+                           + lambda (|u|^2 + sum_k |v_k|^2),        t = 1 at the first client, -1 at the second
+
+    f(x, y) = [(u + v_y) . x~ > 0],      D_ij = mean over i of [f = i] + mean over j of [f = j] - 1
+
+with x~ = (R x / sigma, 1), R a random projection to `width` features, sigma the root mean square length of R x in the
+two clients, and lambda = ridge / (training samples of the smaller client). It is `cross` with a quadratic loss: one
+linear discriminator per label with a shared part, cross-fitted over folds. What makes it cheap is that the quadratic
+loss needs a client's second moments alone (`moments.py`), sent once for all pairs and folds: training moments are the
+total less the fold's. With P_k = (G_k + lambda)^-1, G_k, b_k the moments of label k averaged over the sides,
+
+    u = ((1 + K) I - lambda sum_k P_k)^-1 sum_k P_k b_k,        u + v_k = P_k (b_k + lambda u).
+
+With an emphasis e > 0, R x is multiplied by G^(e/2) / trace(G^(1 + e))^(1/2) instead of 1 / sigma, G the second moments
+of R x in the two clients: directions in which samples differ more count for more before the penalty. Trained networks
+put there what they tell apart, so that a few samples suffice to see labels named otherwise; a change of the images
+themselves may lie elsewhere. Which it is shows: through an encoder both are tried (`CHOICES`), in the same messages,
+and the one that finds the larger distances on average, over all pairs, is kept, in `settings` too. One choice of two by
+a mean over hundreds of pairs makes no distance look larger than it is by more than a fraction of its standard error.
+
+Fisher (1936) and Friedman (1989) for discriminants from moments; Bao, Wang, Wu, He (ICML 2023), Section 4.1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcollab import seeds
+from fedcollab.distances import privacy as privately
+from fedcollab.distances.methods.few_round_client import triangle_side
+from fedcollab.distances.methods.pairs import Estimate, Floats, Request, places
+from fedcollab.distances.sampling import folds as folding
+from fedcollab.distances.sampling.resample import DRAWN, SET
+from fedcollab.errors import InputError, number
+from fedcollab.wire.message import Message
+
+#: emphasis and ridge that are tried through an encoder
+CHOICES = ((0.0, 1.0), (0.5, 0.3))
+
+
+@dataclass(frozen=True)
+class Settings:
+    """`width`: features after projection, at most; `min_samples`: see `distances.floor`; `privacy`: as applied.
+
+    `label_counts`: see `distances.sampling`; `emphasis`: see above.
+    """
+
+    labels: bool
+    width: int
+    folds: int
+    ridge: float
+    replicates: int
+    min_samples: int
+    privacy: dict[str, float] | None
+    label_counts: str
+    emphasis: float
+
+
+def estimate(
+    request: Request,
+    *,
+    labels: bool = True,
+    width: int | None = None,
+    folds: int | None = None,
+    ridge: float | None = None,
+    emphasis: float | str | None = None,
+    replicates: int = 100,
+    min_samples: int | None = None,
+    privacy: float | Mapping[str, Any] | None = None,
+    label_counts: str = "auto",
+) -> Estimate:
+    """Distances of the request's pairs: C-divergence, or without `labels` the H-delta-H divergence.
+
+    privacy   epsilon, or a mapping with `epsilon` or `noise` (the multiplier), `delta` and `clip`; see `privacy.read`
+    width     64, or with privacy 16; `folds` 5, or with privacy 2: fewer numbers, less noise on each
+    emphasis  a number from 0, or "auto": the better of `CHOICES`; the default is 0, through an encoder "auto"
+    ridge     1, or what belongs to the emphasis that was chosen
+    """
+    asked = privately.read(privacy, request.features)
+    width = (16 if asked else 64) if width is None else width
+    folds = (2 if asked else 5) if folds is None else folds
+    for name, value, least in (("width", width, 1), ("folds", folds, 2), ("replicates", replicates, 0)):
+        number(name, value, at_least=least, whole=True)
+    if emphasis is None:
+        emphasis = "auto" if request.encoded and ridge is None and not asked else 0.0
+    if ridge is not None:
+        number("ridge", ridge, above=0)
+    choices: Sequence[tuple[float, float]] = CHOICES
+    if emphasis != "auto":
+        choices = ((number("emphasis", emphasis, at_least=0), 1.0 if ridge is None else ridge),)
+    elif asked or ridge is not None:
+        raise InputError(f"`emphasis` (='auto') does not go with {'privacy' if asked else 'a `ridge` of your own'}")
+    if asked and label_counts == SET:
+        raise InputError("`label_counts` (='set') does not go with privacy: a sample's label would move others' folds")
+    least, sampling = request.floor(min_samples), DRAWN if asked else request.sampling(label_counts)
+    tried = [Settings(labels, width, folds, b, replicates, least, asked, sampling, a) for a, b in choices]
+    training = gather(request, tried[0])
+    w = np.stack([train(request, settings, training) for settings in tried])
+    mine = places(request.pairs)
+    replies = request.ask(
+        "few-validate",
+        {
+            name: {
+                "w": np.concatenate(list(w[:, own])),
+                "targets": [int(request.pairs[p][0] == name) for p in own] * len(tried),
+                "replicates": replicates,
+            }
+            for name, own in mine.items()
+        },
+    )
+    totals: Floats = np.zeros((len(tried), len(request.pairs), 2 + replicates))
+    for name, reply in replies.items():
+        found, own = reply["found"], mine[name]
+        if asked:
+            found = noisy_summary(found[:, 0], request, name, asked["noise"], replicates)
+        totals[:, own] += np.reshape(found, (len(tried), len(own), 2 + replicates))
+    best = int(np.argmax(totals[:, :, 0].mean(axis=1)))
+    total, settings = totals[best], tried[best]
+    return Estimate(
+        values=total[:, 0] - 1.0,
+        stderr=np.sqrt(total[:, 1]),
+        replicates=(total[:, 2:] - 1.0).T if replicates else None,
+        settings=asdict(settings),
+        privacy={name: {key: asked[key] for key in ("epsilon", "delta")} for name in mine} if asked else {},
+    )
+
+
+def gather(request: Request, settings: Settings) -> dict[str, Floats]:
+    """The first round: every client's mean moments of what each fold leaves."""
+    folds = settings.folds
+    classes = request.classes if settings.labels else 1
+    plan: Message = {"seed": request.seed, "width": settings.width, "folds": folds, "classes": classes}
+    plan |= {"min_samples": settings.min_samples, "privacy": settings.privacy, "label_counts": settings.label_counts}
+    replies = request.ask("few-moments", dict.fromkeys(request.names, plan))
+    side = min(settings.width, request.features) + 1
+    replies = request.expect(replies, "m", dict.fromkeys(replies, (folds, classes, side * (side + 1) // 2)))
+    return {name: train_moments(reply["m"], request.quantity(name)) for name, reply in replies.items()}
+
+
+def train(request: Request, settings: Settings, training: Mapping[str, Floats]) -> NDArray[np.float32]:
+    """Weights (pairs, folds, labels, d + 1) from all clients' moments."""
+    folds, asked = settings.folds, settings.privacy
+    classes = request.classes if settings.labels else 1
+    side = min(settings.width, request.features) + 1
+    sizes = [folding.largest(min(request.quantity(name) for name in pair), folds) for pair in request.pairs]
+    w = np.zeros((len(request.pairs), folds, classes, side), dtype=np.float32)
+    for position, (first, second) in enumerate(request.pairs):
+        if first not in training or second not in training:
+            continue
+        penalty = settings.ridge / sizes[position]
+        if asked:
+            left = [folding.largest(request.quantity(name), folds) for name in (first, second)]
+            spread = (
+                asked["noise"] * privately.SENSITIVITY * math.sqrt(folds - 1) * math.hypot(*(0.5 / n for n in left))
+            )
+            w[position] = noisy_discriminator(training[first], training[second], penalty, spread)
+        else:
+            w[position] = discriminator(training[first], training[second], penalty, settings.emphasis)
+        request.progress(position + 1, len(request.pairs))
+    return w
+
+
+def train_moments(triangles: NDArray[np.float32], quantity: int) -> Floats:
+    """Mean moments (folds, labels, d + 1, d + 1) of what each fold leaves, from the folds' sums."""
+    folds, classes, length = triangles.shape
+    side = triangle_side(length)
+    upper = np.triu_indices(side)
+    sums: Floats = np.zeros((folds, classes, side, side))
+    sums[..., upper[0], upper[1]] = sums[..., upper[1], upper[0]] = triangles
+    left = quantity - np.array([len(part) for part in np.array_split(np.arange(quantity), folds)])
+    mean: Floats = (sums.sum(axis=0) - sums) / left[:, None, None, None]
+    return mean
+
+
+def discriminator(first: Floats, second: Floats, penalty: float, emphasis: float = 0.0) -> Floats:
+    """Weights (folds, labels, d + 1) of one pair, for x~ before it is divided by sigma."""
+    mean = (first + second) / 2
+    features = mean.shape[-1] - 1
+    if emphasis:
+        turn = stretch(mean.sum(axis=1), emphasis)[:, None]
+        targets = turn @ ((first - second)[..., -1:] / 2)
+        weights: Floats = (turn @ shared_ridge(turn @ mean @ turn, targets[..., 0], penalty)[..., None])[..., 0]
+        return weights
+    square = np.trace(mean[..., :features, :features].sum(axis=1), axis1=-2, axis2=-1)  # sigma^2, fold by fold
+    scale = np.ones((len(mean), 1, features + 1))
+    scale[:, 0, :features] = np.where(square > 1e-12, square, 1.0)[:, None] ** -0.5
+    moments = mean * scale[..., None] * scale[..., None, :]
+    targets = (first - second)[..., -1] / 2 * scale
+    return shared_ridge(moments, targets, penalty) * scale
+
+
+def stretch(moments: Floats, emphasis: float) -> Floats:
+    """G^(e/2) / trace(G^(1 + e))^(1/2) for the features, 1 for the constant: matrices (folds, d + 1, d + 1)."""
+    features = moments.shape[-1] - 1
+    values, vectors = np.linalg.eigh(moments[:, :features, :features])
+    values = np.maximum(values, 0.0)
+    sizes = values ** (emphasis / 2)
+    length = (sizes**2 * values).sum(axis=1, keepdims=True)
+    sizes /= np.where(length > 1e-12, length, 1.0) ** 0.5
+    turn: Floats = np.zeros_like(moments)
+    turn[:, :features, :features] = (vectors * sizes[:, None]) @ np.swapaxes(vectors, 1, 2)
+    turn[:, features, features] = 1.0
+    return turn
+
+
+def noisy_discriminator(first: Floats, second: Floats, penalty: float, spread: float) -> Floats:
+    """The same from moments with noise of this spread on the diagonal of their mean.
+
+    The penalty grows by the noise matrix's largest eigenvalue, spread sqrt(2 (d + 1)) (Wigner, 1955; as in Wang's
+    AdaSSP, 2018), and eigenvalues below 0, which no moments have, are set to 0. Samples are no longer than 1 already.
+    """
+    values, vectors = np.linalg.eigh((first + second) / 2)
+    moments = (vectors * np.maximum(values, 0.0)[..., None, :]) @ np.swapaxes(vectors, -1, -2)
+    return shared_ridge(moments, (first - second)[..., -1] / 2, penalty + spread * np.sqrt(2 * first.shape[-1]))
+
+
+def noisy_summary(accuracy: Floats, request: Request, name: str, noise: float, replicates: int) -> Floats:
+    """Accuracy, variance and replicates (pairs, 2 + R) from noisy accuracies alone.
+
+    Replicates are normal and drawn by the server, a pair at a time: what a client's pairs share is not known here.
+    """
+    count = request.quantity(name)
+    share = np.clip(accuracy, 0.5 / count, 1 - 0.5 / count)
+    variance = share * (1 - share) / count + (noise * privately.accuracy_sensitivity(len(accuracy), count)) ** 2
+    drawn = seeds.generator(request.seed, "few-round-replicates", name).normal(size=(len(accuracy), replicates))
+    return np.concatenate(
+        [np.stack([accuracy, variance], 1), accuracy[:, None] + np.sqrt(variance)[:, None] * drawn], 1
+    )
+
+
+def shared_ridge(moments: Floats, targets: Floats, penalty: float) -> Floats:
+    """u + v_k for moments G (..., K, p, p) and targets b (..., K, p)."""
+    identity = np.eye(moments.shape[-1])
+    inverse = np.linalg.inv(moments + penalty * identity)
+    system = (1 + moments.shape[-3]) * identity - penalty * inverse.sum(axis=-3)
+    u = np.linalg.solve(system, np.einsum("...kpq,...kq->...p", inverse, targets)[..., None])[..., 0]
+    weights: Floats = np.einsum("...kpq,...kq->...kp", inverse, targets + penalty * u[..., None, :])
+    return weights

@@ -1,0 +1,133 @@
+"""The client side of `few-round`: second moments of its samples, then held-out accuracies. Two replies in all.
+
+    x~ = (R x, 1)                                   R: `width` random directions, the same at every client
+    M_fk = sum over samples s of fold f with label k of x~_s x~_s^T          few-moments
+    accuracies of each pair's discriminators, each on the fold that it was not trained on          few-validate
+
+A sample is part of exactly one M_fk, so no difference of two of them isolates it. Labels with fewer samples in a fold
+than the floor share their moments: each gets the mean of all of them, times its own count. Test data is never read.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcollab import seeds
+from fedcollab.distances import privacy
+from fedcollab.distances.methods.cross_client import rows
+from fedcollab.distances.sampling import folds as folding
+from fedcollab.distances.sampling.floor import floor, require
+from fedcollab.distances.sampling.resample import DRAWN
+from fedcollab.distances.sampling.uncertainty import WHOLE, summary
+from fedcollab.wire.message import Message
+from fedcollab.wire.silo import Silo
+
+Floats = NDArray[np.float64]
+
+
+def moments(message: Message, silo: Silo) -> Message:
+    """Action `few-moments`: M (folds, labels, triangle), the upper triangle of each matrix row by row."""
+    silo.state["few"] = message
+    count = len(silo.arrays.y)
+    require(silo, message, max(1, count // message["folds"]), f"moments of {message['folds']} folds of {count} samples")
+    found = fold_moments(message, silo)
+    if message["privacy"]:
+        # a triangle with its off-diagonal times sqrt(2) is as long as the whole matrix
+        weight = np.where(np.equal(*np.triu_indices(triangle_side(found.shape[2]))), 1.0, np.sqrt(0.5))
+        found += weight * privacy.noise(message["privacy"]["noise"] * privacy.SENSITIVITY, found.shape)
+    return {"m": found.astype(np.float32)}
+
+
+def validate(message: Message, silo: Silo) -> Message:
+    """Action `few-validate`: weights (pairs, folds, labels, d + 1) -> accuracy, variance, replicates (pairs, 2 + R)."""
+    plan = silo.state["few"]
+    right = hits(plan, np.asarray(message["w"], dtype=np.float64), message["targets"], silo)
+    if plan["privacy"]:
+        accuracy = right.mean(axis=1)
+        scale = plan["privacy"]["noise"] * privacy.accuracy_sensitivity(*right.shape)
+        return {"found": (accuracy + privacy.noise(scale, accuracy.shape))[:, None]}
+    found = summary(right[:, None], np.full(len(right), WHOLE), message["replicates"], plan["seed"], silo)
+    columns = [found["accuracy"], found["variance"], found["replicates"][:, 0]]
+    return {"found": np.concatenate(columns, axis=1)}
+
+
+def fold_moments(plan: Message, silo: Silo) -> Floats:
+    """M (folds, labels, triangle), small labels pooled."""
+    z, y = lifted(plan, silo), labels(plan, silo)
+    upper = np.triu_indices(z.shape[1])
+    found: Floats = np.zeros((plan["folds"], plan["classes"], len(upper[0])))
+    for fold, samples in enumerate(parts(plan, silo)):
+        counts = np.bincount(y[samples], minlength=plan["classes"])
+        least = 1 if plan["privacy"] else floor(silo, plan)  # what is pooled would depend on the data: noise serves
+        for group in groups(counts, least):
+            chosen = samples[np.isin(y[samples], group)]
+            share = counts[group] / len(chosen)
+            found[fold, group] = share[:, None] * (z[chosen].T @ z[chosen])[upper]
+    return found
+
+
+def hits(plan: Message, w: Floats, targets: list[int], silo: Silo) -> Floats:
+    """(pairs, samples): whether the discriminator that did not see a sample attributes it to this client."""
+    z, y = lifted(plan, silo), labels(plan, silo)
+    first = np.array(targets) == 1
+    right: Floats = np.empty((len(w), len(y)))
+    for fold, samples in enumerate(parts(plan, silo)):
+        for label in np.unique(y[samples]):
+            chosen = samples[y[samples] == label]
+            right[:, chosen] = (w[:, fold, label] @ z[chosen].T > 0) == first[:, None]
+    return right
+
+
+def groups(counts: NDArray[np.int64], at_least: int) -> list[list[int]]:
+    """The labels that are present, each alone if it has enough samples; the others together, with more if need be.
+
+    >>> groups(np.array([12, 3, 0, 4, 30]), 10)
+    [[4], [1, 3, 0]]
+    """
+    order = [int(label) for label in np.argsort(counts, kind="stable") if counts[label] > 0]
+    pooled = [label for label in order if counts[label] < at_least]
+    alone = order[len(pooled) :]
+    while pooled and alone and counts[pooled].sum() < at_least:
+        pooled.append(alone.pop(0))
+    return [[label] for label in alone] + ([pooled] if pooled else [])
+
+
+def lifted(plan: Message, silo: Silo) -> Floats:
+    """x~ = (R x, 1) of every training sample; with privacy, R x / clip, no longer than 1."""
+    x = project(rows(silo).astype(np.float64), plan["width"], plan["seed"])
+    if plan["privacy"]:
+        x = privacy.clipped(x, plan["privacy"]["clip"])
+    return np.concatenate([x, np.ones((len(x), 1))], axis=1)
+
+
+def project(x: Floats, width: int, seed: int) -> Floats:
+    """R x with R Gaussian, lengths kept on average; x itself where it has no more than `width` features."""
+    features = x.shape[1]
+    if features <= width:
+        return x
+    directions = seeds.generator(seed, "few-round-projection", features).normal(size=(width, features))
+    projected: Floats = x @ (directions.T / np.sqrt(width))
+    return projected
+
+
+def triangle_side(length: int) -> int:
+    """Rows of a matrix whose upper triangle has this many entries.
+
+    >>> triangle_side(6)
+    3
+    """
+    return int((np.sqrt(8 * length + 1) - 1) / 2)
+
+
+def labels(plan: Message, silo: Silo) -> NDArray[np.int64]:
+    """Class indices; all 0 where labels do not count."""
+    y = silo.arrays.y
+    return y if plan["classes"] > 1 else np.zeros_like(y)
+
+
+def parts(plan: Message, silo: Silo) -> list[folding.Ints]:
+    """The client's samples, fold by fold. With privacy no sample's label may decide about the fold of another."""
+    label_counts = DRAWN if plan["privacy"] else plan["label_counts"]
+    samples = folding.order(plan["seed"], silo.name, 0, silo.arrays.y, plan["folds"], label_counts)
+    return np.array_split(samples, plan["folds"])

@@ -1,0 +1,48 @@
+"""For comparison: how different the clients' labels are, features ignored.
+
+    D_ij = 1/2 sum_y |p_i(y) - p_j(y)|        (total variation; p_i the label shares of client i)
+
+No further message: every client has told its label counts when the federation was prepared. The plug-in value is biased
+upwards for small clients: two clients of 14 samples with the same distribution get about .25.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedcollab import seeds
+from fedcollab.distances.methods.pairs import Estimate, Floats, Request
+from fedcollab.errors import number
+
+
+def estimate(request: Request, *, replicates: int = 100) -> Estimate:
+    """Distances of the request's pairs; replicates draw each client's labels anew from its own shares."""
+    number("replicates", replicates, at_least=0, whole=True)
+    shares = {name: label_counts(request, name) / request.quantity(name) for name in request.names}
+    drawn = {
+        name: seeds.generator(request.seed, "replicates", name).multinomial(request.quantity(name), share, replicates)
+        / request.quantity(name)
+        for name, share in shares.items()
+    }
+    values = np.array([total_variation(shares[a], shares[b]) for a, b in request.pairs], dtype=np.float64)
+    if not replicates:
+        return Estimate(values, settings={"replicates": 0})
+    again = np.stack([total_variation(drawn[a], drawn[b]) for a, b in request.pairs], axis=1)
+    return Estimate(values, again.std(axis=0, ddof=1) if replicates > 1 else None, again, {"replicates": replicates})
+
+
+def label_counts(request: Request, name: str) -> Floats:
+    """A client's training samples of each class."""
+    assert request.runtime.schema is not None
+    counts = request.runtime.described[name]["label_counts"]
+    return np.array([counts.get(str(label), 0) for label in request.runtime.schema.classes], dtype=np.float64)
+
+
+def total_variation(first: Floats, second: Floats) -> Floats:
+    """1/2 sum |p - q| over the last axis.
+
+    >>> float(total_variation(np.array([0.5, 0.5, 0.0]), np.array([0.0, 0.5, 0.5])))
+    0.5
+    """
+    total: Floats = np.abs(first - second).sum(axis=-1) / 2
+    return total

@@ -1,0 +1,1 @@
+"""Folds, resampling and standard errors: how sure a distance is."""

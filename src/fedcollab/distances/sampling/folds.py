@@ -1,0 +1,55 @@
+"""How a client divides its own samples: random folds and nested training sets, the same whoever the partner is.
+
+A repeat is one random order of the client's samples, cut into folds. With fold f held out, the training set of size m
+is the first m samples that follow the fold in that order. So a pair's estimate depends on the two clients, the seed and
+the sizes alone, never on who else takes part. Folds are random where label counts were drawn: held-out samples of a
+stratified fold remember what was left for training, which biases small clients. Where label counts were set
+(`sampling`) it is the random fold that remembers; then every client deals its samples to the folds label by label.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcollab import seeds
+from fedcollab.distances.sampling.resample import SET
+
+Ints = NDArray[np.int64]
+
+
+def largest(quantity: int, folds: int) -> int:
+    """The largest training set that every fold of a client leaves.
+
+    >>> largest(14, 5), largest(2, 5)
+    (11, 1)
+    """
+    return quantity - -(-quantity // folds)
+
+
+def order(seed: int, name: str, repeat: int, y: Ints, folds: int, label_counts: str) -> Ints:
+    """The random order of a client's samples in one repeat; `split` cuts it.
+
+    With label counts that were set, clients with the same counts have the same in every fold:
+
+    >>> np.sort(order(0, "a", 0, np.array([0, 1, 0, 1, 0, 1]), 3, "set").reshape(3, 2) % 2)
+    array([[0, 1],
+           [0, 1],
+           [0, 1]])
+    """
+    draw = seeds.generator(seed, "folds", name, repeat)
+    drawn: Ints = draw.permutation(len(y))
+    if label_counts != SET:
+        return drawn
+    dealt = drawn[np.argsort(np.asarray(y)[drawn], kind="stable")]
+    return np.concatenate([draw.permutation(dealt[fold::folds]) for fold in range(folds)])
+
+
+def split(samples: Ints, folds: int, fold: int, size: int) -> tuple[Ints, Ints]:
+    """Training set of `size` samples, and the held-out fold; the latter is empty where samples are fewer than folds.
+
+    >>> [part.tolist() for part in split(np.arange(7), 3, 1, 4)]
+    [[5, 6, 0, 1], [3, 4]]
+    """
+    parts = np.array_split(samples, folds)
+    return np.concatenate([*parts[fold + 1 :], *parts[:fold]])[:size], parts[fold]

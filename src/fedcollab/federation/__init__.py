@@ -1,0 +1,1 @@
+"""The clients of one run: the schema that they agreed on, and what each said of itself."""

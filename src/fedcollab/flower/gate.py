@@ -1,0 +1,78 @@
+"""The coordinator's front door: silos reach Flower's Fleet API through it, and nothing else of Flower.
+
+A SuperLink serves everything on one port: what SuperNodes need, and what starts runs and admits nodes. Without account
+management, which is not part of open Flower, whoever reaches that port may run code at every silo and admit keys of
+their own. So the SuperLink listens on this machine only, and this process listens for the silos, with the coordinator's
+certificate, and passes on `/v1/fleet/...` alone.
+
+    python -m fedcollab.flower.gate '{"host": ..., "port": ..., "inner": ..., "keys": FOLDER or null}'
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import ssl
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx
+import uvicorn
+from starlette.applications import Starlette
+from starlette.background import BackgroundTask
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+OPEN = re.compile(r"/v1/fleet/[a-z-]+")
+HOP = {"connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade", "proxy-authorization", "host"}
+TIMEOUT = 120.0
+
+
+def build(inner: int, certificate: Path | None) -> Starlette:
+    """The application: pass on what silos may ask for, refuse the rest."""
+    trust = True if certificate is None else ssl.create_default_context(cafile=str(certificate))
+    scheme = "http" if certificate is None else "https"
+    client = httpx.AsyncClient(base_url=f"{scheme}://127.0.0.1:{inner}", verify=trust, timeout=TIMEOUT, trust_env=False)
+
+    async def forward(request: Request) -> Response:
+        if not OPEN.fullmatch(request.url.path):
+            return PlainTextResponse("silos have no business here", 404)
+        headers = [(key, value) for key, value in request.headers.items() if key not in HOP]
+        asked = client.build_request("POST", request.url.path, headers=headers, content=_body(request))
+        try:
+            answer = await client.send(asked, stream=True)
+        except httpx.TransportError:
+            return PlainTextResponse("the SuperLink does not answer", 502)
+        kept = {key: value for key, value in answer.headers.items() if key not in HOP}
+        return StreamingResponse(
+            answer.aiter_raw(), answer.status_code, headers=kept, background=BackgroundTask(answer.aclose)
+        )
+
+    return Starlette(routes=[Route("/{path:path}", forward, methods=["POST"])])
+
+
+async def _body(request: Request) -> AsyncIterator[bytes]:
+    async for part in request.stream():
+        yield part
+
+
+def main() -> None:
+    """Listen until ended."""
+    asked = json.loads(sys.argv[1])
+    keys = None if asked["keys"] is None else Path(asked["keys"])
+    uvicorn.run(
+        build(asked["inner"], None if keys is None else keys / "ca.crt"),
+        host=asked["host"],
+        port=asked["port"],
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        ssl_certfile=None if keys is None else str(keys / "server.crt"),
+        ssl_keyfile=None if keys is None else str(keys / "server.key"),
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,167 @@
+"""A client's data grew or drifted: renew its own pairs, test the change against the uncertainty, regroup if it pays.
+
+    z_j = (D_kj after - D_kj before) / sqrt(se_before^2 + se_after^2)
+
+for every partner j of the changed client k. The change counts as real where the largest |z| of all pairs tested is
+significant at `ALPHA` after Bonferroni's correction, which holds however the pairs depend on each other (they share k's
+samples). A client whose change is not significant keeps its distances; its quantity, which is counted and not
+estimated, is always renewed. Standard errors have a floor, sqrt(2) / m a side, which is what a balanced accuracy of 1
+on m samples still leaves open; where a method gives none, the binomial one of half the samples is taken.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcollab.coalitions.explain import names_in_words
+from fedcollab.distances import Distances
+from fedcollab.errors import InputError, unknown
+from fedcollab.runs.membership.regroup import THRESHOLD, Regrouping, consider, limits_of
+from fedcollab.distances.rows import measure, pairs_of, renewed
+from fedcollab.runs.membership.state import State, Trained, Training, go_on
+from fedcollab.progress import Progress, silent
+from fedcollab.wire.runtime import Runtime
+
+#: chance of calling a change real in a check in which nothing changed
+ALPHA = 0.01
+
+
+@dataclass(frozen=True)
+class Change:
+    """One client's data before and after: samples, and the pair whose distance changed most for its uncertainty."""
+
+    client: str
+    quantity_before: int
+    quantity: int
+    partner: str
+    distance_before: float
+    distance: float
+    z: float
+    p: float
+    pairs: int
+
+    @property
+    def significant(self) -> bool:
+        """Whether its distances changed by more than their uncertainty."""
+        return self.p < ALPHA
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {**{key: getattr(self, key) for key in self.__dataclass_fields__}, "significant": self.significant}
+
+    def __str__(self) -> str:
+        size = f"{self.quantity_before} -> {self.quantity} samples"
+        most = f"distance to {self.partner} {self.distance_before:.2f} -> {self.distance:.2f}"
+        word = "which is more than chance" if self.significant else "within the uncertainty"
+        return f"{self.client}: {size}; its largest change is the {most}, {word} (p = {self.p:.2g})."
+
+
+@dataclass(frozen=True, eq=False)
+class Check:
+    """What changed, whether to regroup, and the state with the changes taken in but nobody moved."""
+
+    changes: Sequence[Change]
+    after: State
+    regrouping: Regrouping
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {
+            "changes": [change.as_dict() for change in self.changes],
+            "pairs_estimated": sum(change.pairs for change in self.changes),
+            "before": self.after.collaboration.coalitions,
+            "after": self.regrouping.best.coalitions if self.regrouping.advised else self.regrouping.now.coalitions,
+            "regrouping": self.regrouping.as_dict(),
+        }
+
+    def __str__(self) -> str:
+        lines = [str(self.regrouping)]
+        lines += [str(change) for change in self.changes] or ["No client's data changed."]
+        if self.regrouping.advised:
+            for title, side in (("Now:", self.regrouping.now), ("Better:", self.regrouping.best)):
+                lines.append(f"{title:8}" + " | ".join(names_in_words(tuple(group), None) for group in side.coalitions))
+        return "\n".join(lines)
+
+
+def check(
+    state: State,
+    federation: Runtime,
+    changed: Iterable[str],
+    *,
+    seed: int = 0,
+    threshold: float = THRESHOLD,
+    progress: Progress = silent,
+) -> Check:
+    """Renew the pairs of the changed clients, and see whether regrouping pays; nothing is trained or moved."""
+    names = sorted(set(changed))
+    for name in names:
+        if name not in state.names:
+            raise InputError(unknown("client", name, state.names))
+    missing = [name for name in state.names if name not in federation.names]
+    if missing:
+        raise InputError(f"`clients` lacks {missing[0]!r}, a client of this run; if it left: fedcollab leave")
+    rows = {name: measure(state.distances, federation, name, progress) for name in names}
+    tested = sum(pairs_of(row) for row in rows.values())
+    changes = [_test(state.distances, row, name, tested) for name, row in rows.items()]
+    distances = state.distances
+    for change in changes:
+        distances = renewed(distances, rows[change.client], change.client, quantity_only=not change.significant)
+    old = state.collaboration
+    regrouping = consider(
+        distances, old.assignment, old.C, limits_of(old), seed=seed, threshold=threshold, method=old.method
+    )
+    return Check(changes, State(distances, regrouping.now, state.results), regrouping)
+
+
+def apply(
+    found: Check, state: State, federation: Runtime, training: Training | None = None
+) -> tuple[State, Trained | None]:
+    """Take the changes in: regroup where advised, and train on every coalition that changed or whose data did."""
+    regrouping = found.regrouping
+    collaboration = regrouping.best if regrouping.advised else regrouping.now
+    moved = set(regrouping.retrain) if regrouping.advised else set()
+    stale = [change.client for change in found.changes]
+    again = [
+        members for members in collaboration.coalitions if moved.intersection(members) or set(stale) & set(members)
+    ]
+    results, trained = go_on(state, federation, collaboration, stale, training or Training(), again=again)
+    return State(found.after.distances, collaboration, results), trained
+
+
+def _test(before: Distances, row: Distances, name: str, tested: int) -> Change:
+    others = [other for other in before.names if other != name]
+    first = [before.index(other) for other in others]
+    second = [row.index(other) for other in others]
+    at, now = before.index(name), row.index(name)
+    old, new = before.raw[at, first], row.raw[now, second]
+    seen = before.observed[at, first]
+    spread = np.hypot(_error(before, at, first), _error(row, now, second))
+    z = np.where(seen, (new - old) / spread, 0.0)
+    worst = int(np.abs(z).argmax())
+    return Change(
+        client=name,
+        quantity_before=int(before.quantities[at]),
+        quantity=int(row.quantities[now]),
+        partner=others[worst],
+        distance_before=float(np.clip(old[worst], 0, 1)),
+        distance=float(np.clip(new[worst], 0, 1)),
+        z=float(z[worst]),
+        p=min(1.0, tested * math.erfc(abs(float(z[worst])) / math.sqrt(2))),
+        pairs=pairs_of(row),
+    )
+
+
+def _error(distances: Distances, at: int, partners: list[int]) -> NDArray[np.float64]:
+    """Standard errors of a client's distances, never below their floor."""
+    mine, theirs = float(distances.quantities[at]), distances.quantities[partners].astype(np.float64)
+    floor = np.sqrt(2 / mine**2 + 2 / theirs**2)
+    if distances.stderr is None:
+        return np.maximum(floor, np.sqrt((1 / mine + 1 / theirs) / 2))
+    given = distances.stderr[at, partners]
+    return np.maximum(floor, np.where(np.isfinite(given), given, 1.0))

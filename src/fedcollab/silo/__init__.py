@@ -1,0 +1,1 @@
+"""What protects a silo: its guard, its log, and the rules about test splits."""

@@ -1,0 +1,170 @@
+"""The silo's own log: a line of JSON for every message, written to disk before its reply leaves. Only ever added to.
+
+    h_n = SHA-256 of line n,      line n + 1 holds h_n as `previous`
+
+Whoever changes, removes or inserts a line breaks the chain from there on. Lines cut off at the end show only to someone
+who knows a later h: note down what `fedcollab silo log --verify` prints, or give it to a partner.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedcollab.errors import InputError
+from fedcollab.files import lock
+from fedcollab.wire.message import Message
+
+FILE = "audit.jsonl"
+START = "0" * 64
+_BLOCK = 1 << 16
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One message and what came of it.
+
+    partners   with whom the server said that this client trains
+    received, sent   the arrays, as `name dtype[shape]`
+    outcome    "answered", "refused" or "failed"; `why` unless it was answered
+    digest     SHA-256 of action and message: the same message again has the same
+    """
+
+    time: str
+    run: str
+    action: str
+    purpose: str
+    bytes_in: int
+    bytes_out: int
+    received: list[str]
+    sent: list[str]
+    partners: list[str]
+    outcome: str
+    why: str
+    digest: str
+    previous: str = START
+
+
+class Audit:
+    """The log file of one silo."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def add(self, entry: Entry) -> None:
+        """Append an entry, on disk when this returns. Raises OSError where that cannot be done."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        new = not self.path.exists()
+        handle = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
+        with os.fdopen(handle, "r+b") as file:
+            lock(file.fileno())
+            last = next(_lines_backwards(file), b"")
+            end = file.seek(0, os.SEEK_END)
+            cut = end > 0 and not _ends_line(file, end)
+            line = json.dumps({**asdict(entry), "previous": _hash(last)}, ensure_ascii=False).encode()
+            file.write((b"\n" if cut else b"") + line + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        if new:
+            folder = os.open(self.path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+
+    def entries(self) -> list[dict[str, Any]]:
+        """Every entry, oldest first; a line that a killed process cut short is left out."""
+        return [entry for entry in map(_read, self._lines()) if entry is not None]
+
+    def since(self, time: str) -> Iterator[dict[str, Any]]:
+        """Entries not older than this, newest first."""
+        if not self.path.exists():
+            return
+        with self.path.open("rb") as file:
+            for line in _lines_backwards(file):
+                entry = _read(line)
+                if entry is None:
+                    continue
+                if entry["time"] < time:
+                    return
+                yield entry
+
+    def verify(self) -> tuple[int, str]:
+        """How many lines there are and the last one's hash; a line that was tampered with is one clear line."""
+        last = START
+        lines = self._lines()
+        for number, line in enumerate(lines, start=1):
+            entry = _read(line)
+            if entry is None and number < len(lines) and _read(lines[number]) is None:
+                raise InputError(f"`{self.path}` line {number} is not an entry: the log was changed")
+            if entry is not None and entry["previous"] != last:
+                raise InputError(f"`{self.path}` line {number} does not follow from line {number - 1}: it was changed")
+            last = _hash(line)
+        return len(lines), last
+
+    def hashes(self) -> list[str]:
+        """Each line's hash, to look a noted one up."""
+        return [_hash(line) for line in self._lines()]
+
+    def _lines(self) -> list[bytes]:
+        try:
+            return [line for line in self.path.read_bytes().split(b"\n") if line]
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise InputError(f"`{self.path}` cannot be read: {error.strerror}") from None
+
+
+def shapes(message: Message) -> list[str]:
+    """The arrays of a message.
+
+    >>> shapes({"w": np.zeros((2, 3), dtype=np.float32), "round": 1})
+    ['w float32[2, 3]']
+    """
+    found = ((key, value) for key, value in message.items() if isinstance(value, np.ndarray))
+    return [f"{key} {value.dtype}{list(value.shape)}" for key, value in found]
+
+
+def now() -> str:
+    """The time in UTC."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
+
+
+def _hash(line: bytes) -> str:
+    return hashlib.sha256(line).hexdigest() if line else START
+
+
+def _read(line: bytes) -> dict[str, Any] | None:
+    try:
+        entry = json.loads(line)
+    except ValueError:
+        return None
+    return entry if isinstance(entry, dict) and "previous" in entry and "time" in entry else None
+
+
+def _ends_line(file: Any, end: int) -> bool:
+    file.seek(end - 1)
+    ends: bool = file.read(1) == b"\n"
+    return ends
+
+
+def _lines_backwards(file: Any) -> Iterator[bytes]:
+    """The lines of a file, last first, a block at a time."""
+    position = file.seek(0, os.SEEK_END)
+    rest = b""
+    while position > 0:
+        step = min(_BLOCK, position)
+        position -= step
+        file.seek(position)
+        rest, *whole = (file.read(step) + rest).split(b"\n")
+        yield from (line for line in reversed(whole) if line)
+    if rest:
+        yield rest

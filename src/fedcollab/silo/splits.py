@@ -1,0 +1,44 @@
+"""Test splits that a silo lets a server choose: no two of them may differ by a few samples.
+
+A server names the share and the seed of the hold-out, and gets sums over the rest. Two rests that differ by one sample
+would give that sample away as the difference of two sums. So a silo remembers the splits that it has answered for, and
+takes a new one only if its training part differs from that of every earlier one by `min_samples`, or by none; and no
+more than `max_splits` in all. A silo that brings its own test data has no such split.
+"""
+
+from __future__ import annotations
+
+from fedcollab.federation.prepare import held_out
+from fedcollab.wire.limits import Floors
+from fedcollab.wire.silo import Silo
+
+STATE = "splits"
+
+
+def training_samples(silo: Silo, share: float, seed: int) -> int:
+    """How many samples are left to train on."""
+    if silo.data.y_test is not None:
+        return silo.data.quantity
+    return int((~held_out(silo.data, share, seed)).sum())
+
+
+def objection(silo: Silo, share: float, seed: int, floors: Floors) -> str | None:
+    """Why this silo will not hold out that share with that seed; None: it will, and remembers it."""
+    known = [(float(a), int(b)) for a, b in silo.state.get(STATE, {}).get("known", [])]
+    if silo.data.y_test is not None or (share, seed) in known:
+        return None
+    held = held_out(silo.data, share, seed)
+    for other in known:
+        differing = int((held != held_out(silo.data, *other)).sum())
+        if 0 < differing < floors.min_samples:
+            return (
+                f"the test split (share {share:g}, seed {seed}) differs by {differing} sample(s) from an earlier one "
+                f"(share {other[0]:g}, seed {other[1]}); this silo asks for at least {floors.min_samples}, or the same"
+            )
+    if len(known) >= floors.max_splits:
+        return (
+            f"this silo has answered for {len(known)} test splits, the last with share {known[-1][0]:g} and seed "
+            f"{known[-1][1]}; take one of them"
+        )
+    silo.state[STATE] = {"known": [list(split) for split in (*known, (share, seed))]}
+    return None

@@ -1,0 +1,65 @@
+"""The wire runtime: one process, but every message and every client state really is serialised and handed over.
+
+It is the reference that the other runtimes must equal: the vectorised one in every procedure, Flower in a few rounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from fedcollab.data.client import ClientData
+from fedcollab.wire.message import Message, pack, receive, unpack
+from fedcollab.wire.runtime import Runtime, check_clients
+from fedcollab.wire.serve import serve
+from fedcollab.wire.silo import NO_FLOORS, Silo
+
+Spy = Callable[[str, str, bytes, bytes], None]
+
+
+class Wire(Runtime):
+    """Clients one after the other, each rebuilt from its data and its stored state for every message.
+
+    `spy`, if given, sees every (action, client name, message bytes, reply bytes) that crosses the line.
+    """
+
+    min_samples = NO_FLOORS.min_samples
+
+    def __init__(self, clients: Iterable[ClientData], *, device: str = "cpu", spy: Spy | None = None) -> None:
+        checked = check_clients(clients)
+        super().__init__(client.name for client in checked)
+        self.clients, self.device = checked, device
+        self._data = {client.name: client for client in checked}
+        self._state: dict[str, dict[str, bytes]] = {name: {} for name in self.names}
+        self._spy = spy
+        self.bytes_on_wire = 0
+
+    def states(self) -> dict[str, dict[str, Message]]:
+        """What each client keeps of its training."""
+        return {
+            name: {key: unpack(kept) for key, kept in state.items() if key.startswith("train")}
+            for name, state in self._state.items()
+        }
+
+    def restore(self, states: Mapping[str, Mapping[str, Message]]) -> None:
+        """Have clients keep what `states` gave."""
+        for name, kept in states.items():
+            self._state[name].update({key: pack(value) for key, value in kept.items()})
+
+    def _call(self, action: str, messages: dict[str, Message]) -> dict[str, Message]:
+        replies = {}
+        for name, message in messages.items():
+            sent = pack(message)
+            returned = self._serve(action, name, sent)
+            self.bytes_on_wire += len(sent) + len(returned)
+            if self._spy is not None:
+                self._spy(action, name, sent, returned)
+            replies[name] = receive(returned)
+        return replies
+
+    def _serve(self, action: str, name: str, content: bytes) -> bytes:
+        """The client's side of one call: bytes in, bytes out, state read from and written back to bytes."""
+        kept: dict[str, Message] = {key: unpack(value) for key, value in self._state[name].items()}
+        silo = Silo(self._data[name], kept, self.device, NO_FLOORS)
+        reply = serve(action, content, silo)
+        self._state[name] = {key: pack(value) for key, value in silo.state.items()}
+        return reply

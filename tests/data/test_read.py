@@ -1,0 +1,89 @@
+"""People's own files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedcollab.data import ClientData, read_clients
+from fedcollab.errors import InputError
+
+TABLE = "age,sex,ill\n50,m,yes\n61,?,no\n,f,yes\n70,m,no\n"
+
+
+def write(folder: Path, **files: str) -> Path:
+    for name, content in files.items():
+        (folder / f"{name.replace('__', '.')}.csv").write_text(content)
+    return folder
+
+
+def test_every_kind_of_file(tmp_path: Path) -> None:
+    write(tmp_path, north=TABLE, north__test=TABLE)
+    pd.read_csv(tmp_path / "north.csv").to_parquet(tmp_path / "south.parquet")
+    north, south = read_clients(tmp_path, "ill")
+    assert (north.name, south.name) == ("north", "south")
+    assert north.quantity == 4
+    assert north.y_test.tolist() == ["yes", "no", "yes", "no"]
+    assert north.x["sex"].isna().sum() == 1
+    assert south.x_test is None
+    assert south.x["age"].isna().sum() == 1
+
+
+def test_npz_files(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        np.savez(tmp_path / f"{name}.npz", x=np.zeros((4, 3)), y=np.arange(4) % 2)
+    assert [client.name for client in read_clients(tmp_path)] == ["a", "b"]
+    ClientData("other", np.zeros((4, 3)), [0, 1, 0, 1]).save(tmp_path / "c.npz")
+    assert read_clients(tmp_path)[2].name == "c", "the file's name is the client's name"
+
+
+def test_columns_can_be_dropped(tmp_path: Path) -> None:
+    (client,) = read_clients(write(tmp_path, a=TABLE), "ill", drop=["sex"])
+    assert list(client.x.columns) == ["age"]
+    with pytest.raises(InputError, match="is the label column"):
+        read_clients(tmp_path, "ill", drop=["ill"])
+    (tmp_path / "a.csv").write_bytes("stra\u00dfe,ill\n1,yes\n2,no\n".encode("latin-1"))
+    with pytest.raises(InputError, match="not UTF-8"):
+        read_clients(tmp_path, "ill")
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        ("", "is empty"),
+        ("age,sex,ill\n", "has a header but no rows"),
+        ("age,sex,ill\n50,m,yes\n", "has 1 training sample(s)"),
+        ("age,sex\n50,m\n60,f\n", "`--label` (='ill') is not a column"),
+        ("age,ill\n50,\n60,\n", "label column `ill` is empty"),
+        ("age,ill\n50,1\n60,two\n", "mixes numbers and text"),
+        ("age,ill\n50,0.25\n60,1.5\n", "continuous labels"),
+        ("ill\nyes\nno\n", "no column beside the label"),
+        ('age,ill\n50,"1\n60,2\n', "cannot be read as CSV"),
+        ("age,ill\n50,yes\n60,\n", "1 missing label(s)"),
+        ("age,age,ill\n50,51,yes\n60,61,no\n", "repeated columns: age"),
+        ("age;ill\n50;yes\n60;no\n", "separated by semicolons"),
+    ],
+)
+def test_bad_files_name_the_trouble(tmp_path: Path, content: str, line: str) -> None:
+    with pytest.raises(InputError) as caught:
+        read_clients(write(tmp_path, a=content), "ill")
+    assert line in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_bad_folders(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="must be a folder"):
+        read_clients(tmp_path / "nowhere", "ill")
+    with pytest.raises(InputError, match="holds no"):
+        read_clients(tmp_path, "ill")
+    write(tmp_path, a=TABLE, b__test=TABLE)
+    with pytest.raises(InputError, match="no training file for client `b`"):
+        read_clients(tmp_path, "ill")
+    with pytest.raises(InputError, match="`--label` must name"):
+        read_clients(write(tmp_path, b=TABLE))
+    (tmp_path / "a.parquet").write_bytes(b"no parquet")
+    with pytest.raises(InputError, match="more than one file for client `a`"):
+        read_clients(tmp_path, "ill")

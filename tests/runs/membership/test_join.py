@@ -1,0 +1,222 @@
+"""A client comes: N pairs, a place by the objective, one coalition trains on, all other models are the same bytes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedcollab.coalitions import objective
+from fedcollab.distances.methods import cross
+from fedcollab.distances import estimate_distances
+from fedcollab.errors import FedcollabWarning, InputError
+from fedcollab.runs.membership import Training, open_state
+from fedcollab.runs.membership import join
+from fedcollab.federation.adopt import Part, adopt, reopen, with_client
+from fedcollab.runs.membership.retrain import retrain
+from fedcollab.runs.pipeline import FedCollab, Fitted
+from fedcollab.wire import Wire
+from fedcollab.training import TrainingResult
+
+from ...conftest import blobs
+from .conftest import members
+
+
+def tensors(result: TrainingResult, name: str) -> str:
+    """A checksum of the model that serves a client."""
+    arrays = result.weights(client=name)
+    return hashlib.sha256(b"".join(arrays[key].tobytes() for key in sorted(arrays))).hexdigest()
+
+
+def test_only_the_newcomers_pairs_are_estimated(fitted: Fitted, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    design = cross.make_design
+
+    def count(request, settings):
+        asked.append(request.pairs)
+        return design(request, settings)
+
+    monkeypatch.setattr(cross, "make_design", count)
+    joining = fitted.join(blobs("g", 30, flip=True))
+    assert [sorted(pair) for pair in asked[0]] == [[name, "g"] for name in "abcdef"]
+    assert len(asked) == 1
+    assert joining.pairs == 6
+    assert np.array_equal(joining.distances.raw[:-1, :-1], fitted.distances.raw)
+    whole = estimate_distances(joining.fitted.federation)
+    order = [whole.names.index(name) for name in joining.distances.names]
+    assert np.allclose(whole.raw[np.ix_(order, order)], joining.distances.raw, atol=2e-6), (
+        "as if all had been estimated"
+    )
+
+
+def test_it_is_placed_explained_and_only_its_coalition_trains(fitted: Fitted, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    before = TrainingResult.load(run / "training/coalitions/training.json")
+    schema = (run / "schema.json").read_bytes()
+    joining = fitted.join(blobs("g", 30, flip=True))
+    assert joining.collaboration.coalitions == [["a", "b", "c"], ["d", "e", "f", "g"]]
+    assert str(joining).startswith("g should join d, e, f: bound ")
+    assert not joining.resolve_advised
+    assert joining.collaboration.objective == pytest.approx(
+        objective(joining.distances, None, joining.collaboration.assignment, 2.0)
+    )
+    after = TrainingResult.load(run / "training/coalitions/training.json")
+    for name in "abc":
+        assert tensors(after, name) == tensors(before, name), "byte-identical"
+        assert after.accuracy[after.names.index(name)] == before.accuracy[before.names.index(name)]
+    for name in "def":
+        assert tensors(after, name) != tensors(before, name)
+    assert joining.trained.unchanged == ["a", "b", "c"]
+    assert joining.trained.rounds == 2
+    assert after.coalitions == joining.collaboration.coalitions
+    assert (run / "schema.json").read_bytes() == schema, "a newcomer does not change the schema"
+    local = TrainingResult.load(run / "training/local/training.json")
+    assert local.names == tuple("abcdefg")
+    assert len(local.coalitions) == 7
+
+
+def test_nobody_else_gets_a_message_while_it_trains(fitted: Fitted) -> None:
+    asked: set[str] = set()
+    federation = with_client(fitted.federation, blobs("g", 30, flip=True))
+    carry = federation.call
+
+    def spy(action: str, messages: dict[str, Any], **how: bool) -> dict[str, Any]:
+        if action in ("train", "evaluate"):
+            asked.update(messages)
+        return carry(action, messages, **how)
+
+    federation.call = spy
+    _, state = open_state(fitted.settings.run_dir)
+    join(state, federation, "g", training=Training(rounds=1))
+    assert asked == {"d", "e", "f", "g"}
+
+
+def test_training_goes_on_from_the_saved_model(fitted: Fitted) -> None:
+    result = TrainingResult.load(Path(fitted.settings.run_dir) / "training/coalitions/training.json")
+    still = replace(result, settings={**result.settings, "lr": 1e-12})
+    saved = result.weights(client="d")
+    for scratch in (False, True):
+        part = retrain(fitted.federation, still, ["c", "d", "e", "f"], scratch=scratch, rounds=1)
+        same = [np.allclose(part.weights(client="c")[key], saved[key], atol=1e-9) for key in saved]
+        assert all(same) is not scratch, "most of its samples were with d, e, f"
+
+
+def test_being_alone_is_said(fitted: Fitted) -> None:
+    joining = fitted.join(blobs("h", 400, shift=5.0))
+    assert joining.alone
+    assert joining.collaboration.coalitions[-1] == ["h"]
+    assert str(joining).startswith("h should stay alone")
+    assert "Alone is best" in str(joining)
+    assert joining.trained.unchanged == list("abcdef")
+    assert joining.trained.rounds == 10, "there is no saved model to go on from"
+
+
+def test_without_models_nothing_is_trained() -> None:
+    fitted = FedCollab(C=2.0).fit(members())
+    joining = fitted.join(blobs("g", 30, flip=True))
+    assert joining.trained is None
+    assert joining.training is None
+    assert joining.fitted.collaboration.coalitions == [["a", "b", "c"], ["d", "e", "f", "g"]]
+    result = joining.fitted.train(model="logistic", rounds=2, lr=0.1)
+    again = joining.fitted.join(blobs("h", 20), trained=result, retrain=True)
+    assert again.trained.rounds == 2
+    assert again.training.names == (*"abcdefg", "h")
+    assert again.trained.unchanged == list("defg")
+
+
+def test_the_wire_runtime_agrees() -> None:
+    found = []
+    for runtime in ("vectorised", "wire"):
+        options = {"repeats": 1, "rounds": 4, "replicates": 0}
+        fitted = FedCollab(C=2.0, runtime=runtime, distance_options=options).fit(members()[1:4])
+        found.append(fitted.join(blobs("g", 30, flip=True)))
+    assert isinstance(found[1].fitted.federation, Wire)
+    assert np.allclose(found[0].distances.raw, found[1].distances.raw, atol=1e-6)
+    assert found[0].collaboration.coalitions == found[1].collaboration.coalitions
+
+
+def test_personal_models_of_others_stay(tmp_path: Path) -> None:
+    fitted = FedCollab(C=2.0, run_dir=tmp_path).fit(members())
+    before = fitted.train("ditto", "logistic", rounds=3, lr=0.1)
+    after = fitted.join(blobs("g", 30, flip=True)).training
+    for name in "abc":
+        mine = [result.models["personal"][result.names.index(name)].tobytes() for result in (before, after)]
+        assert mine[0] == mine[1]
+    assert after.personal_accuracy.shape == (7,)
+
+
+def test_a_newcomer_that_does_not_fit_is_one_line(fitted: Fitted) -> None:
+    strange = blobs("g", 30)
+    for client, line in [
+        (blobs("a", 30), "`client` (='a') must have a name of its own"),
+        (type(strange)("g", strange.x, strange.y + 5), "client `g` has the label 5; the run knows 0, 1"),
+        (
+            type(strange)("g", strange.x[:, :3], strange.y),
+            r"client `g` has features of shape \(3,\); the run has \(4,\)",
+        ),
+    ]:
+        with pytest.raises(InputError, match=line.replace("(='a')", r"\(='a'\)")):
+            fitted.join(client)
+
+
+def test_tables_are_held_against_the_schema() -> None:
+    pandas = pytest.importorskip("pandas")
+    from fedcollab.data import ClientData
+    from fedcollab.federation.prepare import federate
+
+    def table(name: str, **columns: object) -> ClientData:
+        frame = pandas.DataFrame({"age": [1.0, 2, 3, 4, 5, 6], "sex": list("fmfmfm"), **columns})
+        return ClientData(name, frame[[key for key in frame if columns.get(key, 1) is not None]], [0, 1, 0, 1, 0, 1])
+
+    schema = federate([table("a"), table("b")]).schema
+    for client, line in [
+        (table("n", sex=None), "client `n` has other columns than the run: lacks sex"),
+        (table("n", dose=1.0), "client `n` has other columns than the run: has also dose"),
+        (table("n", age=list("uvwxyz")), "column `age` is text at client `n` and numeric in the run"),
+    ]:
+        with pytest.raises(InputError, match=line):
+            reopen([table("a"), client], schema)
+    with pytest.warns(FedcollabWarning, match="column `sex` has values that the run does not know"):
+        reopen([table("a"), table("n", sex=list("fmxfmx"))], schema)
+
+
+def test_a_part_carries_messages_to_its_own_clients_alone() -> None:
+    from fedcollab.federation.prepare import federate
+
+    federation = federate(members())
+    part = Part(federation, ["b", "a"])
+    assert part.names == ("a", "b")
+    federation.models_stay = federation.few_rounds = True
+    federation.min_samples = 7
+    alike = Part(federation, ["a"])  # what the federation is, its part is too
+    assert (alike.models_stay, alike.few_rounds, alike.min_samples) == (True, True, 7)
+    assert set(part.call_all("fingerprint", {})) == {"a", "b"}
+    with pytest.raises(InputError, match="'c', which is not a client"):
+        part.call("fingerprint", {"c": {}})
+
+
+def test_a_run_that_goes_on_keeps_its_schema_and_its_clients(fitted: Fitted, tmp_path: Path) -> None:
+    joining = fitted.join(blobs("g", 30, flip=True))
+    schema = json.loads((tmp_path / "run/schema.json").read_text())
+    again = FedCollab(C=2.0, run_dir=tmp_path / "run").fit([*members(), blobs("g", 30, flip=True)])
+    assert json.loads(again.federation.schema.to_json()) == schema
+    assert again.collaboration.coalitions == joining.collaboration.coalitions
+    with pytest.raises(InputError, match="is about other clients \\('g' is on one side only\\)"):
+        FedCollab(C=2.0, run_dir=tmp_path / "run").fit(members())
+
+
+def test_fingerprints_tell_equality() -> None:
+    from fedcollab.federation.prepare import federate
+    from fedcollab.federation.adopt import fingerprints
+
+    federation = federate(members())
+    other = reopen([*members()[:-1], blobs("f", 25, flip=True, seed=1)], federation.schema)
+    first, second = fingerprints(federation), fingerprints(other)
+    assert [name for name in first if first[name] != second[name]] == ["f"]
+    adopt(other, federation.schema)
+    assert fingerprints(other) == second
