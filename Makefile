@@ -13,7 +13,7 @@ endif
 TESTS := -n 2 -q --doctest-modules src tests
 FAST := not slow and not federation
 
-.PHONY: demo test test-without-data test-with-data test-slow test-federation test-faults federation-demo lint bench \
+.PHONY: demo test test-without-data test-with-data coverage test-slow test-federation test-faults federation-demo lint bench \
         docs clean browser data
 
 demo: .venv/installed
@@ -30,6 +30,10 @@ test-without-data: .venv/installed-dev browser
 
 test-with-data: .venv/installed-dev data
 	$(BIN)/pytest -n 2 -q tests -m "dataset and $(FAST)"
+
+# Prints which lines of the source no test reaches; FEWEST fails it where a file is covered less, in percent.
+coverage: .venv/installed-dev browser data
+	$(BIN)/pytest $(TESTS) -m "$(FAST)" --cov --cov-report=term-missing:skip-covered
 
 test-slow: .venv/installed-dev browser data
 	$(BIN)/pytest -q tests -m slow

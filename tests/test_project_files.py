@@ -1,4 +1,4 @@
-"""Every package that the code imports is declared where it is needed, and has a version in constraints.txt."""
+"""The project's own files agree: imports and declared packages, pinned versions, make targets, citation, workflow."""
 
 from __future__ import annotations
 
@@ -79,6 +79,18 @@ def test_every_dependency_that_is_installed_here_has_a_version(group: str) -> No
     assert wanted
     if group not in NEVER_INSTALLED:
         assert wanted <= pinned
+
+
+def test_the_citation_is_of_this_version() -> None:
+    lines = (ROOT / "CITATION.cff").read_text().splitlines()
+    assert f"version: {PROJECT['version']}" in lines
+    assert f"license: {PROJECT['license']}" in lines
+
+
+def test_the_workflow_runs_targets_that_exist_on_every_python_that_is_supported() -> None:
+    text = (ROOT / ".github" / "workflows" / "ci.yml").read_text()
+    assert f'python: ["{PROJECT["requires-python"].removeprefix(">=")}", ' in text
+    assert [line.split()[-1] for line in text.splitlines() if "run: make" in line] == ["lint", "test"]
 
 
 def test_the_files_name_only_targets_of_the_makefile_that_exist() -> None:
