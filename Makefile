@@ -31,7 +31,7 @@ test-without-data: .venv/installed-dev browser
 test-with-data: .venv/installed-dev data
 	$(BIN)/pytest -n 2 -q tests -m "dataset and $(FAST)"
 
-# Prints which lines of the source no test reaches; FEWEST fails it where a file is covered less, in percent.
+# Prints which lines of the source no test reaches.
 coverage: .venv/installed-dev browser data
 	$(BIN)/pytest $(TESTS) -m "$(FAST)" --cov --cov-report=term-missing:skip-covered
 
