@@ -10,13 +10,30 @@ ifneq ($(wildcard $(SHARED)),)
 export FEDCOLLAB_DATA ?= $(SHARED)
 endif
 
-.PHONY: demo test test-slow test-federation test-faults federation-demo lint bench docs clean browser data
+TESTS := -n 2 -q --doctest-modules src tests
+FAST := not slow and not federation
+
+.PHONY: demo test test-without-data test-with-data coverage test-slow test-federation test-faults federation-demo lint bench \
+        docs clean browser data
 
 demo: .venv/installed
 	$(BIN)/fedcollab demo --out runs/demo
 
 test: .venv/installed-dev browser data
-	$(BIN)/pytest -n 2 -q --doctest-modules src tests -m "not slow and not federation"
+	$(BIN)/pytest $(TESTS) -m "$(FAST)"
+
+# The same tests in two parts, for CI: all of them as in a clone without data sets (an empty data folder and an empty
+# cache), where those that need data skip; then only those, with the data sets that are to be had here.
+test-without-data: .venv/installed-dev browser
+	@empty=$$(mktemp -d) && trap 'rm -rf "$$empty"' EXIT && \
+	FEDCOLLAB_DATA="$$empty" XDG_CACHE_HOME="$$empty" $(BIN)/pytest $(TESTS) -m "$(FAST)"
+
+test-with-data: .venv/installed-dev data
+	$(BIN)/pytest -n 2 -q tests -m "dataset and $(FAST)"
+
+# Prints which lines of the source no test reaches.
+coverage: .venv/installed-dev browser data
+	$(BIN)/pytest $(TESTS) -m "$(FAST)" --cov --cov-report=term-missing:skip-covered
 
 test-slow: .venv/installed-dev browser data
 	$(BIN)/pytest -q tests -m slow

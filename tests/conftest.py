@@ -7,10 +7,24 @@ import pytest
 from hypothesis import settings
 
 from fedcollab.data import ClientData
+from fedcollab.scenarios.data import place
 
 # A busy machine is slow, not wrong: no deadlines. The same examples every time, so that a failure can be seen again.
 settings.register_profile("fedcollab", deadline=None, derandomize=True)
 settings.load_profile("fedcollab")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test marked `dataset(name)` where that data set is not on this machine.
+
+    This is the only place that skips for want of data, so that `-m dataset` selects exactly the tests that a clone
+    without data leaves out.
+    """
+    for mark in item.iter_markers("dataset"):
+        for name in mark.args:
+            if place(name) is None:
+                pytest.skip(f"{name} is not on this machine: run `fedcollab data get {name}`")
 
 
 def blobs(

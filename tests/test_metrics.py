@@ -20,9 +20,17 @@ def test_auc_and_balanced_accuracy_equal_scikit_learn(seed: int, classes: int) -
     scores = np.round(rng.dirichlet(np.ones(classes), len(y)), 1)
     scores = scores / scores.sum(1, keepdims=True)
     expected = roc_auc_score(y, scores[:, 1]) if classes == 2 else roc_auc_score(y, scores, multi_class="ovr")
-    assert metrics.auc(y, scores) == pytest.approx(expected)
+    assert metrics.auc(y, scores) == pytest.approx(expected, abs=1e-12)
     guess = scores.argmax(1)
-    assert metrics.balanced_accuracy(y, guess) == pytest.approx(balanced_accuracy_score(y, guess))
+    assert metrics.balanced_accuracy(y, guess) == pytest.approx(balanced_accuracy_score(y, guess), abs=1e-12)
+
+
+def test_auc_is_the_mean_over_the_classes_that_a_client_has() -> None:
+    """Of three classes the labels have two: each against the rest, by hand; scikit-learn gives no number here."""
+    scores = np.array([[0.6, 0.3, 0.1], [0.2, 0.5, 0.3], [0.3, 0.3, 0.4], [0.1, 0.1, 0.8]])
+    labels = [0, 0, 2, 2]
+    # class 0: 0.6 beats 0.3 and 0.1, 0.2 beats 0.1 alone: 3 of 4; class 2: 0.4 and 0.8 beat 0.1 and 0.3: 4 of 4
+    assert metrics.auc(labels, scores) == (3 / 4 + 4 / 4) / 2
 
 
 def test_one_class_has_no_auc() -> None:

@@ -16,14 +16,13 @@ from fedcollab.distances.request import Request, all_pairs
 from fedcollab.federation import federate
 from fedcollab.progress import silent
 from fedcollab.scenarios import Scenario
-from fedcollab.scenarios.data import place
 from fedcollab.wire import Vectorised
+
+pytestmark = pytest.mark.dataset("fashion-mnist")
 
 
 @pytest.fixture(scope="module")
 def label_shift() -> Scenario:
-    if place("fashion-mnist") is None:
-        pytest.skip("fashion-mnist is not on this machine: run `fedcollab data get fashion-mnist`")
     sizes = [280, 280, 280, 280, 14, 14, 14, 14]
     return scenarios.make("label-shift", seed=0, iid=True, clients=8, quantity=sizes, test=7)
 

@@ -1,4 +1,4 @@
-"""A pool whose images carry their own position, and real data sets where they are on this machine."""
+"""A pool whose images carry their own position, and counts of labels."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from fedcollab.data import ClientData
-from fedcollab.scenarios import Images, images
-from fedcollab.scenarios.data import place
+from fedcollab.scenarios import Images
 
 
 @pytest.fixture
@@ -39,15 +38,3 @@ def label_counts() -> Callable[..., list[int]]:
         return np.bincount(client.y, minlength=labels).tolist()
 
     return count
-
-
-@pytest.fixture
-def real() -> Callable[[str], Images]:
-    """A data set by name; the test is skipped where it is not on this machine."""
-
-    def load(name: str) -> Images:
-        if place(name) is None:
-            pytest.skip(f"{name} is not on this machine: run `fedcollab data get {name}`")
-        return images(name)
-
-    return load

@@ -53,8 +53,9 @@ def test_paper_counts_fit_the_subset(numbered: Pool, positions: Positions, label
         make("concept-shift", dataset=numbered(20, 1809), quantity=(2500, 2500, 120, 120), test=500)
 
 
-def test_fashion_mnist_pixels(real: Callable[[str], Images], label_counts: Counts) -> None:
-    made = make("concept-shift", dataset=real("fashion-mnist"))
+@pytest.mark.dataset("fashion-mnist")
+def test_fashion_mnist_pixels(label_counts: Counts) -> None:
+    made = make("concept-shift", dataset="fashion-mnist")
     assert [client.quantity for client in made.clients] == [2100] * 10 + [120] * 10
     assert label_counts(made.clients[0]) == [210] * 10
     assert label_counts(made.clients[19]) == [12] * 10
@@ -63,8 +64,9 @@ def test_fashion_mnist_pixels(real: Callable[[str], Images], label_counts: Count
     assert made.settings["model"] == "mlp"
 
 
-def test_cifar_100_as_in_the_paper(real: Callable[[str], Images]) -> None:
-    made = make("concept-shift", dataset=real("cifar-100"))
+@pytest.mark.dataset("cifar-100")
+def test_cifar_100_as_in_the_paper() -> None:
+    made = make("concept-shift", dataset="cifar-100")
     assert made.clients[0].x.shape == (2500, 3, 32, 32)
     assert made.clients[19].quantity == 120
     assert made.settings["C"] == 8

@@ -302,10 +302,13 @@ def test_digits_are_always_there() -> None:
 
 @pytest.mark.parametrize(
     ("name", "shape", "each"),
-    [("fashion-mnist", (70_000, 1, 28, 28), 7000), ("cifar-10", (60_000, 3, 32, 32), 6000)],
+    [
+        pytest.param("fashion-mnist", (70_000, 1, 28, 28), 7000, marks=pytest.mark.dataset("fashion-mnist")),
+        pytest.param("cifar-10", (60_000, 3, 32, 32), 6000, marks=pytest.mark.dataset("cifar-10")),
+    ],
 )
-def test_real_data_sets(real: Callable[[str], Images], name: str, shape: tuple[int, ...], each: int) -> None:
-    found = real(name)
+def test_real_data_sets(name: str, shape: tuple[int, ...], each: int) -> None:
+    found = images(name)
     assert found.pixels.shape == shape
     assert np.bincount(found.labels).tolist() == [each] * 10
     some = found.pixels[:: len(found.pixels) // 5000] / 255

@@ -7,12 +7,9 @@ import pytest
 
 from fedcollab.errors import InputError
 from fedcollab.scenarios import heart_clients, make
-from fedcollab.scenarios.data import place
 from fedcollab.scenarios.hospitals import hospitals
 
-needs_heart = pytest.mark.skipif(
-    place("heart") is None, reason="heart is not on this machine: run `fedcollab data get heart`"
-)
+needs_heart = pytest.mark.dataset("heart")
 
 
 @needs_heart

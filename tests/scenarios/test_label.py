@@ -107,8 +107,9 @@ def test_any_mixes_and_number_of_clients(numbered: Pool, label_counts: Counts) -
     assert len(by_client.clients[2].y_test) == 8
 
 
-def test_fashion_mnist_is_normalised(real: Callable[[str], Images]) -> None:
-    made = make("label-shift", dataset=real("fashion-mnist"))
+@pytest.mark.dataset("fashion-mnist")
+def test_fashion_mnist_is_normalised() -> None:
+    made = make("label-shift", dataset="fashion-mnist")
     first = made.clients[0]
     assert first.x.shape == (2100, 1, 28, 28)
     assert first.x.dtype == np.float32

@@ -14,13 +14,19 @@ import click
 
 from fedcollab import flower
 from fedcollab.errors import InputError
+from fedcollab.seeds import generator
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from fedcollab.data import ClientData
 
 PROGRAM = [sys.executable, "-c", "from fedcollab.cli import main; main()"]
 LABEL = "disease"
 LIMIT = 1800.0  # seconds for one command
+POST_OFFICES = ("north", "south", "east", "west")  # the silos where the heart-disease tables are not on this machine
+UPSIDE_DOWN = ("east", "west")
+IMAGES = 150  # that each post office trains on
 
 
 @click.command(epilog="Example:  fedcollab federation demo && open runs/federation/report.html")
@@ -30,21 +36,21 @@ LIMIT = 1800.0  # seconds for one command
 @click.option("--rounds", default=3, show_default=True, help="Rounds of training, each of five local epochs.")
 @click.option("--seed", default=0, show_default=True, help="Everything random is derived from it.")
 def demo(out: Path, rounds: int, seed: int) -> None:
-    """All stages between real processes on this machine: four hospitals, TLS, authenticated silos."""
+    """All stages between real processes on this machine: four silos, TLS, authentication."""
     from fedcollab.flower import processes
 
     if out.exists() and any(out.iterdir()) and not (out / "federation" / "federation.toml").exists():
         raise InputError(f"`--out` (={str(out)!r}) is not empty and holds no federation; give another folder")
     _clear(out)
-    names = _write_silos(out)
+    silos = _write_silos(out, seed)
+    names = list(silos)
     started = []
     try:
         _say("The coordinator makes a federation: certificates, and an invitation for the silos.")
         _run(out, "federation", "init", "federation", "--port", str(processes.free_port()))
         _say("Each silo's administrator writes three lines and makes a key; the public one goes to the coordinator.")
         for name in names:
-            own = ["--name", name, "--data", f"silos/{name}/patients{_suffix(out, name)}"]
-            own += ["--label", LABEL] if _suffix(out, name) == ".csv" else []
+            own = ["--name", name, *silos[name]]
             own += ["--invitation", "federation/invitation.toml", "--folder", f"silos/{name}"]
             _run(out, "silo", "init", *own, quiet=name != names[0])
             _run(out, "federation", "admit", "federation", f"silos/{name}/{name}.pub", quiet=name != names[0])
@@ -70,38 +76,67 @@ def demo(out: Path, rounds: int, seed: int) -> None:
     click.echo(f"\nReport: {out / 'report.html'}    what each silo kept: {out / 'silos'}/NAME/state")
 
 
-def _write_silos(out: Path) -> list[str]:
-    """The hospitals' tables, each in a folder of its own; handwritten digits where the tables are not to be had."""
+def _write_silos(out: Path, seed: int) -> dict[str, list[str]]:
+    """Write each silo's data into a folder of its own; return what `silo init` is told about it, by silo."""
+    from fedcollab.scenarios.data import place
     from fedcollab.scenarios.hospitals import heart_clients
 
-    try:
-        clients = list(heart_clients(test=0))
-    except InputError:
-        from fedcollab import scenarios
+    silos = {}
+    if place("heart"):
+        for client in heart_clients(test=0):
+            folder = out / "silos" / client.name
+            folder.mkdir(parents=True, exist_ok=True)
+            _table(client).to_csv(folder / "patients.csv", index=False)
+            silos[client.name] = ["--data", f"silos/{client.name}/patients.csv", "--label", LABEL]
+        return silos
+    click.echo(
+        "The heart-disease tables are not here (`fedcollab data get heart`): instead of hospitals, four post offices "
+        f"read\nhandwritten digits; the scanners of {' and '.join(UPSIDE_DOWN)} turn them upside down."
+    )
+    for client in post_offices(seed):
+        client.save(out / "silos" / client.name / "digits.npz")
+        silos[client.name] = ["--data", f"silos/{client.name}/digits.npz"]
+    return silos
 
-        click.echo("The heart-disease tables are not here (`fedcollab data get heart`); handwritten digits instead.")
-        clients = list(scenarios.make("digits").clients)[:: len(scenarios.make("digits").clients) // 4][:4]
-    for client in clients:
-        _write(client, out / "silos" / client.name)
-    return [client.name for client in clients]
+
+def post_offices(seed: int = 0) -> list[ClientData]:
+    """Deal the handwritten digits of scikit-learn to four post offices, two of which see them upside down.
+
+    Each trains on 150 images (a silo's default limits ask for 50: ten in each of five folds) and tests on 300 others.
+
+    Parameters
+    ----------
+    seed : int, default 0
+        Decides which images each post office has.
+
+    Returns
+    -------
+    list of ClientData
+        The post offices, with images of 8 x 8 pixels between 0 and 1.
+    """
+    from sklearn.datasets import load_digits
+
+    from fedcollab.data import ClientData
+
+    digits = load_digits()
+    order = generator(seed, "federation demo").permutation(len(digits.target))
+    offices = []
+    for position, name in enumerate(POST_OFFICES):
+        rows = order[position :: len(POST_OFFICES)]
+        images, labels = digits.images[rows] / 16, digits.target[rows]
+        if name in UPSIDE_DOWN:
+            images = images[:, ::-1, ::-1]
+        offices.append(ClientData(name, images[:IMAGES], labels[:IMAGES], images[IMAGES:], labels[IMAGES:]))
+    return offices
 
 
-def _write(client: ClientData, folder: Path) -> None:
-    from fedcollab.data.client import is_table
-
-    folder.mkdir(parents=True, exist_ok=True)
-    if not is_table(client.x):
-        client.save(folder / "patients.npz")
-        return
-    table = client.x.copy()
+def _table(client: ClientData) -> pd.DataFrame:
+    """Join features and labels to one table that a CSV file can hold."""
+    table: pd.DataFrame = client.x.copy()
     for column in table.columns:
         if table[column].dtype == object:  # codes without an order: as words, so that CSV keeps them apart from numbers
             table[column] = [None if value is None else f"{column} {value}" for value in table[column]]
-    table.assign(**{LABEL: client.y}).to_csv(folder / "patients.csv", index=False)
-
-
-def _suffix(out: Path, name: str) -> str:
-    return ".csv" if (out / "silos" / name / "patients.csv").exists() else ".npz"
+    return table.assign(**{LABEL: client.y})
 
 
 def _run(out: Path, *arguments: str, quiet: bool = False, check: bool = True) -> None:
