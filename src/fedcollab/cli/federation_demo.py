@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING
 import click
 
 from fedcollab import flower
+from fedcollab.data import ClientData
 from fedcollab.errors import InputError
+from fedcollab.flower import processes
+from fedcollab.scenarios.data import place
+from fedcollab.scenarios.hospitals import heart_clients
 from fedcollab.seeds import generator
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from fedcollab.data import ClientData
 
 PROGRAM = [sys.executable, "-c", "from fedcollab.cli import main; main()"]
 LABEL = "disease"
@@ -37,8 +39,6 @@ IMAGES = 150  # that each post office trains on
 @click.option("--seed", default=0, show_default=True, help="Everything random is derived from it.")
 def demo(out: Path, rounds: int, seed: int) -> None:
     """All stages between real processes on this machine: four silos, TLS, authentication."""
-    from fedcollab.flower import processes
-
     if out.exists() and any(out.iterdir()) and not (out / "federation" / "federation.toml").exists():
         raise InputError(f"`--out` (={str(out)!r}) is not empty and holds no federation; give another folder")
     _clear(out)
@@ -78,9 +78,6 @@ def demo(out: Path, rounds: int, seed: int) -> None:
 
 def _write_silos(out: Path, seed: int) -> dict[str, list[str]]:
     """Write each silo's data into a folder of its own; return what `silo init` is told about it, by silo."""
-    from fedcollab.scenarios.data import place
-    from fedcollab.scenarios.hospitals import heart_clients
-
     silos = {}
     if place("heart"):
         for client in heart_clients(test=0):
@@ -115,8 +112,6 @@ def post_offices(seed: int = 0) -> list[ClientData]:
         The post offices, with images of 8 x 8 pixels between 0 and 1.
     """
     from sklearn.datasets import load_digits
-
-    from fedcollab.data import ClientData
 
     digits = load_digits()
     order = generator(seed, "federation demo").permutation(len(digits.target))

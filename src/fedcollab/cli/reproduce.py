@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fedcollab import report
 from fedcollab import reproduce as paper
 from fedcollab.cli import options
 from fedcollab.errors import InputError, choose
+from fedcollab.progress import bar
+from fedcollab.scenarios.data import place
 
 if TYPE_CHECKING:
     from fedcollab.reproduce import Experiment, Workspace
@@ -69,9 +72,7 @@ def reproduce(
     stopped, also inside a training, and a later one with more seeds or rows adds to it. The folder `results` of a
     checkout holds the cells behind docs/results.md.
     """
-    from fedcollab.report import need_charts
-
-    need_charts()
+    report.need_charts()
     if listed:
         _list(paper.EXPERIMENTS, as_json)
         return
@@ -93,8 +94,6 @@ def reproduce(
     workspace = _with_data(workspace, chosen, quiet)
     for method in choices.methods:
         choose("methods", method, paper.METHODS)
-    from fedcollab.progress import bar
-
     silent = quiet or as_json
     said = (lambda line: None) if silent or sys.stderr.isatty() else (lambda line: click.echo(line, err=True))
     with bar(", ".join(names), quiet=silent) as progress:
@@ -140,20 +139,16 @@ def _list(experiments: dict[str, Experiment], as_json: bool) -> None:
         return
     from rich.table import Table
 
-    from fedcollab.report.terminal import console
-
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("name", "what it shows", "in the paper", "on 2 cores"):
         table.add_column(heading)
     for name, made in experiments.items():
         table.add_row(name, made.title, made.place, made.time)
-    console().print(table)
+    report.console().print(table)
 
 
 def _with_data(workspace: Workspace, chosen: list[Experiment], quiet: bool) -> Workspace:
     """Leave out scenarios that lack cells and whose data are not here, unless they were asked for by name."""
-    from fedcollab.scenarios.data import place
-
     possible = dict.fromkeys(name for made in chosen for name in workspace.scenarios(made.scenarios))
     parts = {name: workspace.only(name) if name in workspace.setups else workspace for name in possible}
     absent = [
@@ -179,9 +174,7 @@ def _show(made: Any, paths: list[Path]) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from fedcollab.report.terminal import console
-
-    shown = console()
+    shown = report.console()
     for line in made.text:
         shown.print(escape(line))
     for table in made.tables:

@@ -211,7 +211,7 @@ class Run:
         digest = None if made is None else made.get("inputs", {}).get("distances.json")
         if digest is not None and digest != self.digest("distances.json"):
             raise InputError(
-                f"`{path}` was made of other distances than distances.json; `fedcollab solve` makes it again"
+                f"`{path}` was made of other distances than distances.json; make it again: fedcollab solve"
             )
         return found
 
@@ -391,8 +391,9 @@ def _differing(known: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]
     for key in dict.fromkeys((*known, *wanted)):
         before, now = known.get(key), wanted.get(key)
         if key == "clients":
-            both = [name for name in before or {} if name in (now or {})]
-            changed = [name for name in both if None not in (before[name], now[name]) and before[name] != now[name]]
+            old, new = before or {}, now or {}
+            both = [name for name in old if name in new and None not in (old[name], new[name])]
+            changed = [name for name in both if old[name] != new[name]]
             texts += [f"the data of `{name}`" for name in changed]
         elif before != now:
             long = len(f"{before}{now}") > 60

@@ -60,7 +60,7 @@ class Action:
 
     def __call__(self, message: Message, silo: Silo) -> Message:
         """Carry the action out at one silo."""
-        given = self.message(**message) if is_dataclass(self.message) else message
+        given: Any = self.message(**message) if is_dataclass(self.message) else message  # type: ignore[operator]
         reply: Message = self.function(given, silo)
         return reply
 

@@ -114,11 +114,11 @@ def check(kind: Any, content: Mapping[str, Any], lengths: Checks) -> None:
         if field.required and key not in content:
             raise BrokenMessage(f"`{key}` is missing")
     for key, value in content.items():
-        field = fields.get(key, further) if further is not None else fields.get(key)
-        if field is None:
+        expected = fields.get(key, further)
+        if expected is None:
             raise BrokenMessage(f"`{key[:40]}` is not expected")
         try:
-            _check_value(field, value, lengths)
+            _check_value(expected, value, lengths)
         except (BrokenMessage, msgspec.ValidationError) as error:
             raise BrokenMessage(f"`{key[:40]}`: {error}") from None
 

@@ -92,10 +92,11 @@ def moments(message: MomentsMessage, silo: Silo) -> MomentsReply:
     count = len(silo.arrays.y)
     require(silo, message, max(1, count // message["folds"]), f"moments of {message['folds']} folds of {count} samples")
     found = fold_moments(message, silo)
-    if message.get("privacy"):
+    noise = message.get("privacy")
+    if noise:
         # a triangle with its off-diagonal times sqrt(2) is as long as the whole matrix
         weight = np.where(np.equal(*np.triu_indices(triangle_side(found.shape[2]))), 1.0, np.sqrt(0.5))
-        found += weight * privacy.noise(message["privacy"]["noise"] * privacy.SENSITIVITY, found.shape)
+        found += weight * privacy.noise(noise["noise"] * privacy.SENSITIVITY, found.shape)
     return {"m": found.astype(np.float32)}
 
 

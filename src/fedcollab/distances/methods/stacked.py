@@ -37,7 +37,7 @@ def run(design: Design, silos: Mapping[str, Silo], progress: Progress) -> dict[s
         w = _train(chunk, silos, spanned, within)
         rows = chunk.rows()
         for name, part in chunk.client_plans().items():
-            reply = judge(part, w[rows[name]], silos[name])
+            reply: Message = dict(judge(part, w[rows[name]], silos[name]))
             mine = [chosen[p] for p in places(chunk.pairs)[name]]
             kept[name] += [(pair, {key: value[row] for key, value in reply.items()}) for row, pair in enumerate(mine)]
         done += len(chosen)
