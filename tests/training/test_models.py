@@ -27,6 +27,22 @@ def test_sizes_of_the_papers_models() -> None:
     assert network("resnet18", (3, 32, 32), 20, weights="none").parameters == 11_186_772
 
 
+@pytest.mark.parametrize("shape", [(3, 32, 32), (1, 18, 21), (2, 19, 20)])
+def test_cnn_equals_its_layers_one_after_the_other(shape: tuple[int, ...]) -> None:
+    """Rows and columns that are left out, and the layout of the values, change neither scores nor gradients."""
+    made = network("cnn", shape, 4).module
+    plain = nn.Sequential(*made)
+    x = torch.randn((5, *shape), generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(made(x), plain(x), atol=1e-6, rtol=1e-5)
+    y = torch.tensor([0, 1, 2, 3, 0])
+    ours, theirs = (
+        torch.autograd.grad(nn.functional.cross_entropy(each(x), y), list(plain.parameters())) for each in (made, plain)
+    )
+    for ours_part, theirs_part in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(ours_part, theirs_part, atol=1e-6, rtol=1e-4)
+    assert made(x[:0]).shape == (0, 4)
+
+
 def test_initial_weights_come_from_the_seed_and_leave_global_state_alone() -> None:
     torch.manual_seed(0)
     expected = torch.rand(3)

@@ -52,12 +52,32 @@ def cnn(shape: Sequence[int], classes: int, channels: Sequence[int] = (32, 64, 6
         )
     first, second, third = channels
     height, breadth = (((side - 2) // 2 - 2) // 2 - 2 for side in shape[1:])
-    return nn.Sequential(
+    return Convolutions(
         nn.Conv2d(shape[0], first, 3), nn.MaxPool2d(2), nn.ReLU(),
         nn.Conv2d(first, second, 3), nn.MaxPool2d(2), nn.ReLU(),
         nn.Conv2d(second, third, 3), nn.ReLU(), nn.Flatten(),
         nn.Linear(third * height * breadth, width), nn.ReLU(), nn.Linear(width, classes),
     )  # fmt: skip
+
+
+class Convolutions(nn.Sequential):
+    """The layers of `cnn`, computed without what does not reach the output, in the layout that the CPU is fastest in.
+
+    A pooling drops the odd last row and column of its input, so that some last rows and columns of the image have no
+    influence (two of 32). Up to the dense layers a CPU keeps values in oneDNN's blocked layout.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Scores [n, classes] of images [n, channels, height, width]."""
+        height, breadth = (4 * (((side - 2) // 2 - 2) // 2) + 6 for side in x.shape[2:])
+        x = x[:, :, :height, :breadth]
+        if x.device.type == "cpu" and x.dtype == torch.float32 and len(x) and torch.backends.mkldnn.is_available():
+            x = x.contiguous().to_mkldnn()
+        for layer in self:
+            if x.is_mkldnn and isinstance(layer, nn.Flatten):
+                x = x.to_dense()
+            x = layer(x)
+        return x
 
 
 MODELS: dict[str, Factory] = {"mlp": mlp, "logistic": logistic, "cnn": cnn, "resnet18": resnet18}
