@@ -29,18 +29,8 @@ if TYPE_CHECKING:
     from fedcollab.flower.silo.model import own_model
     from fedcollab.flower.silo.supernode import start_silo
 
-__all__ = [
-    "CoalitionGrid",
-    "FederationFolder",
-    "Flower",
-    "SiloConfig",
-    "connect",
-    "connect_federation",
-    "init_silo",
-    "own_data",
-    "own_model",
-    "start_silo",
-]
+__all__ = ["CoalitionGrid", "FederationFolder", "Flower", "SiloConfig", "connect", "connect_federation"]
+__all__ += ["init_silo", "own_data", "own_model", "start_silo"]
 
 _HOMES = {
     "CoalitionGrid": "coalition",

@@ -26,6 +26,10 @@ OTHER_PROGRAMS = ("flwr-agentapp", "flwr-connector", "flwr-model", "flwr-servera
 
 POLL_FACTOR = 6.0  # by how much a SuperNode's pauses are shortened
 RETRY_PAUSE, RETRY_TIME = 3.0, 180.0  # seconds between two tries to connect, and of all tries
+REFUSAL = (
+    "The coordinator refuses this silo: its key is not registered there (`fedcollab federation admit`), or it was cut "
+    f"off a moment ago and is taken to be still connected. Asking again for {RETRY_TIME:.0f} s."
+)
 REFUSED = 412  # HTTP: the SuperLink does not know this silo, or takes it to be connected
 SHARE = 0.75  # of what is left of a call's deadline that a reply may take to come in once it was announced
 
@@ -96,13 +100,7 @@ def retried(activate: Callable[..., Any]) -> Callable[..., Any]:
                 if status != REFUSED or time.monotonic() > end:
                     raise
             if not told:
-                print(
-                    "The coordinator refuses this silo: its key is not registered there (`fedcollab federation admit`),"
-                    " or it was cut off a moment ago and is taken to be still connected. Asking again for "
-                    f"{RETRY_TIME:.0f} s.",
-                    file=sys.stderr,
-                    flush=True,
-                )
+                print(REFUSAL, file=sys.stderr, flush=True)
                 told = True
             time.sleep(RETRY_PAUSE)
 

@@ -28,8 +28,6 @@ LATE = "no answer in {:.0f} s"
 #: Flower's errors that mean that a silo did not answer; any other is the silo's failure
 SILENT = {3: LATE, 5: "it is not connected any more"}
 
-Nodes = dict[str, int]
-
 
 class Flower(RemoteRuntime):
     """The silos behind a Grid, as a runtime for use inside a ServerApp.
@@ -92,7 +90,7 @@ class Exchange:
 
     def __init__(self, grid: Grid, deadline: float = DEADLINE) -> None:
         self.grid, self.deadline = grid, deadline
-        self.nodes: Nodes = {}
+        self.nodes: dict[str, int] = {}
         self.refused: dict[int, str] = {}
         self._session, self._calls = uuid4().hex, 0
 
@@ -168,14 +166,14 @@ class Exchange:
                 time.sleep(POLL)
         return answers, silent | dict.fromkeys(waiting.values(), LATE.format(self.deadline))
 
-    def _connected(self) -> Nodes:
+    def _connected(self) -> dict[str, int]:
         """Return the connected nodes by name; those without one are asked for it, and left out if they refuse."""
         known = {node: name for name, node in self.nodes.items()}
         there = {node.node_id: node.name or known.get(node.node_id, "") for node in self.grid.get_nodes()}
         nameless = [node for node, name in there.items() if not name and node not in self.refused]
         if nameless:
             there |= self._ask_names(nameless)
-        found: Nodes = {}
+        found: dict[str, int] = {}
         for node, name in sorted(there.items()):
             if name in found:
                 raise InputError(f"two silos are called `{name}`; names must differ")

@@ -145,15 +145,13 @@ class FederationFolder(Struct, frozen=True, forbid_unknown_fields=True):
         values = {key: json.dumps(getattr(made, key)) for key in cls.__struct_fields__[1:]}
         (folder / "federation.toml").write_text(_template("federation.toml").format(**values))
         made.write_app()
-        invitation = f"name = {values['name']}\naddress = {json.dumps(f'{host}:{port}')}\n"
+        security, trust = "INSECURE: for experiments only.", "insecure = true"
         if secure:
             make_certificates(folder / "keys", made.name, host)
-            certificate = (folder / "keys" / "ca.crt").read_text()
-            invitation += f'certificate = """\n{certificate}"""\n'
-        else:
-            invitation += "insecure = true\n"
+            security = "TLS, and only silos whose key is in silos/."
+            trust = f'certificate = """\n{(folder / "keys" / "ca.crt").read_text()}"""'
+        invitation = f"name = {values['name']}\naddress = {json.dumps(f'{host}:{port}')}\n{trust}\n"
         (folder / "invitation.toml").write_text(invitation)
-        security = "TLS, and only silos whose key is in silos/." if secure else "INSECURE: for experiments only."
         guide = _template("README.md").format(name=made.name, address=f"{host}:{port}", security=security)
         (folder / "README.md").write_text(guide)
         return made
@@ -210,11 +208,9 @@ class FederationFolder(Struct, frozen=True, forbid_unknown_fields=True):
         inner, folder = processes.free_port(), self.folder / "keys"
         link = [processes.program("flower-superlink"), "--host", "127.0.0.1", "--port", str(inner)]
         link += ["--disable-runtime-dependency-installation", "--database", str(self.folder / "flwr" / "link.db")]
-        if self.secure:
-            link += ["--enable-supernode-auth", "--ssl-ca-certfile", str(folder / "ca.crt")]
-            link += ["--ssl-certfile", str(folder / "server.crt"), "--ssl-keyfile", str(folder / "server.key")]
-        else:
-            link += ["--insecure"]
+        files = {"--ssl-ca-certfile": "ca.crt", "--ssl-certfile": "server.crt", "--ssl-keyfile": "server.key"}
+        tls = [part for option, name in files.items() for part in (option, str(folder / name))]
+        link += ["--enable-supernode-auth", *tls] if self.secure else ["--insecure"]
         bind = "127.0.0.1" if self.host in LOCAL else "0.0.0.0"
         options = {"host": bind, "port": self.port, "inner": inner, "keys": str(folder) if self.secure else None}
         self._write_connection(inner)

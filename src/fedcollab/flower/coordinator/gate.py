@@ -15,6 +15,7 @@ import re
 import ssl
 import sys
 from pathlib import Path
+from typing import Any
 
 import httpx
 import uvicorn
@@ -69,16 +70,11 @@ def main() -> None:
     """Listen for silos until the process is ended."""
     asked = json.loads(sys.argv[1])
     keys = None if asked["keys"] is None else Path(asked["keys"])
-    uvicorn.run(
-        build(asked["inner"], None if keys is None else keys / "ca.crt"),
-        host=asked["host"],
-        port=asked["port"],
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        ssl_certfile=None if keys is None else str(keys / "server.crt"),
-        ssl_keyfile=None if keys is None else str(keys / "server.key"),
-    )
+    options: dict[str, Any] = {"log_level": "warning", "access_log": False, "server_header": False}
+    if keys is not None:
+        options |= {"ssl_certfile": str(keys / "server.crt"), "ssl_keyfile": str(keys / "server.key")}
+    app = build(asked["inner"], None if keys is None else keys / "ca.crt")
+    uvicorn.run(app, host=asked["host"], port=asked["port"], **options)
 
 
 if __name__ == "__main__":
