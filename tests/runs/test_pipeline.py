@@ -77,10 +77,7 @@ def test_another_C_keeps_distances_and_what_does_not_depend_on_it(consortium: li
     with pytest.warns(FedcollabWarning, match=r"collaboration.json was made with other .*C: 2.0 before, 500.0"):
         FedCollab(C=500.0, run_dir=tmp_path).fit(consortium)
     assert not (tmp_path / "training/coalitions").exists()
-    assert kept == (
-        (tmp_path / "distances.json").read_bytes(),
-        (tmp_path / "training/local/training.json").read_bytes(),
-    )
+    assert kept == [file.read_bytes() for file in files]
 
 
 def test_changed_data_and_changed_preparation_are_seen(consortium: list[ClientData], tmp_path: Path) -> None:
