@@ -13,9 +13,10 @@ import fedcollab
 from fedcollab import reproduce
 
 #: packages of which every name in `__all__` may be used
-PACKAGES = ("baselines", "coalitions", "data", "distances", "encoders", "report", "scenarios", "training")
+PACKAGES = ("baselines", "coalitions", "data", "distances", "encoders", "federation", "report", "scenarios",
+            "training")  # fmt: skip
 #: small modules of which every public name may be used
-MODULES = ("errors", "files", "lazy", "metrics", "progress", "seeds")
+MODULES = ("errors", "files", "metrics", "progress", "seeds")
 FOLDER = Path(reproduce.__file__).parent
 
 

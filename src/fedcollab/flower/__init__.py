@@ -15,37 +15,18 @@ serves it. Needs `pip install 'fedcollab[flower]'`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import lazy_loader
 
 from fedcollab.errors import InputError
-from fedcollab.lazy import lazily
 
-if TYPE_CHECKING:
-    from fedcollab.flower.coalition import CoalitionGrid
-    from fedcollab.flower.coordinator.folder import FederationFolder
-    from fedcollab.flower.coordinator.relay import connect, connect_federation
-    from fedcollab.flower.grid import Flower
-    from fedcollab.flower.silo.config import SiloConfig, init_silo, own_data
-    from fedcollab.flower.silo.model import own_model
-    from fedcollab.flower.silo.supernode import start_silo
-
-__all__ = ["CoalitionGrid", "FederationFolder", "Flower", "SiloConfig", "connect", "connect_federation"]
-__all__ += ["init_silo", "own_data", "own_model", "start_silo"]
-
-_HOMES = {
-    "CoalitionGrid": "coalition",
-    "FederationFolder": "coordinator.folder",
-    "Flower": "grid",
-    "own_model": "silo.model",
-    "start_silo": "silo.supernode",
-    **dict.fromkeys(("connect", "connect_federation"), "coordinator.relay"),
-    **dict.fromkeys(("SiloConfig", "init_silo", "own_data"), "silo.config"),
-}
+_load, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 
 def __getattr__(name: str) -> Any:
     try:
-        return lazily(__name__, _HOMES)(name)
+        return _load(name)
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("fedcollab"):
             raise

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fedcollab import baselines, distances, encoders, files, scenarios, training
+from fedcollab import baselines, distances, federation, files, scenarios, training
 from fedcollab.reproduce.cells import Result, Scratch
 
 DATA = ("scenario", "dataset", "options", "seed")
@@ -31,7 +31,7 @@ def _make_scenario(text: str, features: str | None) -> scenarios.Scenario:
     made = scenarios.make(wanted["scenario"], dataset=wanted["dataset"], seed=wanted["seed"], **wanted["options"])
     if features is None:
         return made
-    return replace(made, clients=tuple(encoders.encode_clients(made.clients, features, scale=made.scale)))
+    return replace(made, clients=tuple(federation.encode_clients(made.clients, features, scale=made.scale)))
 
 
 def training_settings(settings: Mapping[str, Any]) -> dict[str, Any]:

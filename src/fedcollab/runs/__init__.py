@@ -1,21 +1,5 @@
 """One run: its directory, its stages, and its clients that come and go."""
 
-from __future__ import annotations
+import lazy_loader
 
-from typing import TYPE_CHECKING
-
-from fedcollab.lazy import lazily
-
-if TYPE_CHECKING:
-    from fedcollab.runs.pipeline import FedCollab, Fitted
-    from fedcollab.runs.run import WAYS, Run, command, versions
-
-__all__ = ["WAYS", "FedCollab", "Fitted", "Run", "command", "versions"]
-
-__getattr__ = lazily(
-    __name__,
-    {
-        **dict.fromkeys(("FedCollab", "Fitted"), "pipeline"),
-        **dict.fromkeys(("WAYS", "Run", "command", "versions"), "run"),
-    },
-)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

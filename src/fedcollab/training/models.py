@@ -71,7 +71,7 @@ class Convolutions(nn.Sequential):
         """Scores [n, classes] of images [n, channels, height, width]."""
         height, breadth = (4 * (((side - 2) // 2 - 2) // 2) + 6 for side in x.shape[2:])
         x = x[:, :, :height, :breadth]
-        if x.device.type == "cpu" and x.dtype == torch.float32 and len(x) and torch.backends.mkldnn.is_available():
+        if x.device.type == "cpu" and x.dtype == torch.float32 and len(x) and torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
             x = x.contiguous().to_mkldnn()
         for layer in self:
             if x.is_mkldnn and isinstance(layer, nn.Flatten):

@@ -1,0 +1,11 @@
+from .check import EncoderCheck as EncoderCheck
+from .check import check_encoder as check_encoder
+from .estimate import METHODS as METHODS
+from .estimate import estimate_distances as estimate_distances
+from .result import Distances as Distances
+from .update import complete as complete
+from .update import measure as measure
+from .update import missing_pairs as missing_pairs
+from .update import pair_count as pair_count
+from .update import removed as removed
+from .update import renewed as renewed

@@ -1,0 +1,10 @@
+from .coalition import CoalitionGrid as CoalitionGrid
+from .coordinator.folder import FederationFolder as FederationFolder
+from .coordinator.relay import connect as connect
+from .coordinator.relay import connect_federation as connect_federation
+from .grid import Flower as Flower
+from .silo.config import SiloConfig as SiloConfig
+from .silo.config import init_silo as init_silo
+from .silo.config import own_data as own_data
+from .silo.model import own_model as own_model
+from .silo.supernode import start_silo as start_silo

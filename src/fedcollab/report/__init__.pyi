@@ -1,0 +1,14 @@
+from . import theme as theme
+from .figures import save_chart as save_chart
+from .page import need_charts as need_charts
+from .page import write as write
+from .page import write_figures as write_figures
+from .run import read_run as read_run
+from .terminal import console as console
+from .terminal import show_demo_start as show_demo_start
+from .terminal import show_distances as show_distances
+from .terminal import show_run as show_run
+from .terminal import show_training as show_training
+from .words import answer_sentence as answer_sentence
+from .words import coalition_line as coalition_line
+from .words import range_of_names as range_of_names

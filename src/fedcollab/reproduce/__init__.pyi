@@ -1,0 +1,10 @@
+from .cells import Cells as Cells
+from .document import write_docs as write_docs
+from .experiment import Experiment as Experiment
+from .experiments import EXPERIMENTS as EXPERIMENTS
+from .experiments import METHODS as METHODS
+from .experiments import find as find
+from .runner import compute_missing as compute_missing
+from .runner import cores as cores
+from .workspace import Choices as Choices
+from .workspace import Workspace as Workspace

@@ -1,0 +1,9 @@
+from .concept import paper_permutations as paper_permutations
+from .data import Images as Images
+from .data import images as images
+from .file import load as load
+from .hospitals import heart_clients as heart_clients
+from .registry import SCENARIOS as SCENARIOS
+from .registry import SETTINGS as SETTINGS
+from .registry import make as make
+from .scenario import Scenario as Scenario

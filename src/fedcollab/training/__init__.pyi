@@ -1,0 +1,14 @@
+from .algorithms import ALGORITHMS as ALGORITHMS
+from .algorithms import Algorithm as Algorithm
+from .algorithms import register as register
+from .callbacks import Callback as Callback
+from .callbacks import MLflow as MLflow
+from .callbacks import TensorBoard as TensorBoard
+from .models import MODELS as MODELS
+from .models import name_model as name_model
+from .models import register_model as register_model
+from .result import TrainingResult as TrainingResult
+from .retraining import retrain as retrain
+from .run import train as train
+from .trained import TrainedModel as TrainedModel
+from .trained import load_model as load_model
