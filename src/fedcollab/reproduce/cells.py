@@ -101,7 +101,7 @@ class Scratch:
         files.write_bytes(self._spent, f"{self.seconds:.1f}".encode())
 
     def clear(self) -> None:
-        """Delete the folder."""
+        """Delete the folder with all that is in it."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
 

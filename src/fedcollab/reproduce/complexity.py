@@ -104,6 +104,7 @@ def resnet18(labels: int, shape: tuple[int, ...] = (3, 32, 32)) -> tuple[int, in
     total = 0
 
     def count(layer: nn.Module, inputs: tuple[torch.Tensor], output: torch.Tensor) -> None:
+        """Add the operations of a `layer`, from the shapes of its `inputs` and `output`."""
         nonlocal total
         if isinstance(layer, nn.BatchNorm2d):
             total += NORM * output.numel()

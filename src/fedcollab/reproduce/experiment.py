@@ -55,5 +55,5 @@ class Experiment:
 
 @lru_cache(maxsize=1)
 def paper() -> dict[str, Any]:
-    """Return the paper's numbers."""
+    """Return the numbers that the paper publishes, by experiment."""
     return tomllib.loads(resources.files("fedcollab.reproduce").joinpath("paper.toml").read_text(encoding="utf-8"))

@@ -26,6 +26,6 @@ class LabelDistribution(Experiment):
         yield counts_cell(workspace.setups["label-shift"])
 
     def output(self, workspace: Workspace) -> Output:
-        """Return stacked bars."""
+        """Return the label counts as stacked bars."""
         found = workspace.get(counts_cell(workspace.setups["label-shift"]))
         return Output() if found is None else Output(charts={self.name: pictures.label_bars(found["train"])})

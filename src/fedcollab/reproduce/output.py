@@ -39,7 +39,7 @@ class Comparison:
 
     @property
     def mean(self) -> float:
-        """The mean over seeds."""
+        """The mean of our numbers over seeds."""
         return float(np.mean(self.ours))
 
     @property

@@ -115,7 +115,22 @@ def compute_cell(folder: Path, cell: Cell, fresh: bool) -> bool:
 
 @contextmanager
 def _workers(folder: Path, jobs: int, fresh: bool) -> Iterator[Submit]:
-    """Give a function to submit cells to: this process for one of `jobs`, else processes with one thread each."""
+    """Give a function to submit cells to.
+
+    Parameters
+    ----------
+    folder : Path
+        Where cells are kept.
+    jobs : int
+        With 1, cells are computed in this process; else in so many processes with one thread each.
+    fresh : bool
+        Compute also cells that are there.
+
+    Yields
+    ------
+    function of Cell
+        Returns a future: whether the cell was computed, or is left to another process.
+    """
     if jobs == 1:
 
         def here(cell: Cell) -> Future[bool]:
