@@ -15,8 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fedcollab
-from fedcollab import files as artefact
-from fedcollab import seeds
+from fedcollab import files, seeds
 from fedcollab.errors import InputError, choose, number
 from fedcollab.report.words import range_of_names
 from fedcollab.runs.run import Run
@@ -55,11 +54,11 @@ def test_seeds_depend_on_every_part(seed: int, path: list[int | str]) -> None:
     )
 )
 def test_artefacts_are_json(value: object) -> None:
-    assert json.loads(artefact.dumps(value)) == value
+    assert json.loads(files.dumps(value)) == value
 
 
 def test_arrays_and_missing_numbers_in_artefacts() -> None:
-    assert json.loads(artefact.dumps({"a": np.array([[1.5, np.nan]]), "b": np.int64(3)})) == {
+    assert json.loads(files.dumps({"a": np.array([[1.5, np.nan]]), "b": np.int64(3)})) == {
         "a": [[1.5, None]],
         "b": 3,
     }
@@ -68,23 +67,23 @@ def test_arrays_and_missing_numbers_in_artefacts() -> None:
 def test_what_a_killed_writer_left_is_swept_away(tmp_path: Path) -> None:
     """A writer killed between its temporary file and the rename; one that still writes keeps its own."""
     fcntl = pytest.importorskip("fcntl")
-    stop = "import os, signal, sys; from fedcollab import artefact\n"
+    stop = "import os, signal, sys; from fedcollab import files\n"
     stop += "os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
-    stop += "artefact.write_json(sys.argv[1], 'thing', {})"
+    stop += "files.write_json(sys.argv[1], 'thing', {})"
     for name in ("a.json", "b.json"):
         died = subprocess.run([sys.executable, "-c", stop, str(tmp_path / name)], check=False)
         assert died.returncode == -signal.SIGKILL
     (left_a,), (left_b,) = tmp_path.glob(".a.json.*"), tmp_path.glob(".b.json.*")
-    living, stranger = tmp_path / f".a.json.living{artefact.UNFINISHED}", tmp_path / ".a.json.swp"
+    living, stranger = tmp_path / f".a.json.living{files.UNFINISHED}", tmp_path / ".a.json.swp"
     stranger.touch()
     with living.open("wb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        artefact.write_json(tmp_path / "a.json", "thing", {"x": 1})
+        files.write_json(tmp_path / "a.json", "thing", {"x": 1})
         assert living.exists()
     assert stranger.exists()
     assert not left_a.exists()
     assert left_b.exists()
-    artefact.sweep(tmp_path / "b.json")
+    files.sweep(tmp_path / "b.json")
     assert not left_b.exists()
 
 
@@ -96,21 +95,21 @@ def test_files_are_written_where_there_are_no_locks(tmp_path: Path, monkeypatch:
 
     monkeypatch.setattr(fcntl, "flock", none)
     for _ in range(2):
-        artefact.write_json(tmp_path / "a.json", "thing", {"x": 1})
+        files.write_json(tmp_path / "a.json", "thing", {"x": 1})
     assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
 
 
 def test_a_run_killed_at_its_first_file_can_be_started_again(tmp_path: Path) -> None:
-    (tmp_path / f".run.json.abc{artefact.UNFINISHED}").touch()
+    (tmp_path / f".run.json.abc{files.UNFINISHED}").touch()
     Run.start(tmp_path, {"C": 1})
     assert [path.name for path in tmp_path.iterdir()] == ["run.json"]
 
 
 def test_an_artefact_is_whole_or_absent(tmp_path: Path) -> None:
-    artefact.write_json(tmp_path / "a.json", "thing", {"x": 1})
+    files.write_json(tmp_path / "a.json", "thing", {"x": 1})
     with pytest.raises(TypeError):
-        artefact.write_json(tmp_path / "a.json", "thing", {"x": object()})
-    assert artefact.read_json(tmp_path / "a.json", "thing")["x"] == 1
+        files.write_json(tmp_path / "a.json", "thing", {"x": object()})
+    assert files.read_json(tmp_path / "a.json", "thing")["x"] == 1
     assert os.listdir(tmp_path) == ["a.json"]
 
 
@@ -122,7 +121,7 @@ def test_targets_that_cannot_be_written(tmp_path: Path) -> None:
         (Path("/dev/null"), "is a device; expected a file"),
     ):
         with pytest.raises(InputError, match=line):
-            artefact.write_json(target, "thing", {})
+            files.write_json(target, "thing", {})
     assert (tmp_path / "file").read_text() == "kept"
     assert Path("/dev/null").is_char_device()
 
@@ -142,14 +141,14 @@ def test_wrong_files_are_recognised(tmp_path: Path, content: str | None, line: s
     if content is not None:
         path.write_text(content)
     with pytest.raises(InputError) as caught:
-        artefact.read_json(path, "thing")
+        files.read_json(path, "thing")
     assert line in str(caught.value)
 
 
 def test_a_run_goes_on_or_refuses(tmp_path: Path) -> None:
     settings = {"C": "auto", "seed": 3, "sizes": (1, 2)}
     run = Run.start(tmp_path / "r", settings)
-    artefact.write_json(run.file("distances.json"), "distances", {})
+    files.write_json(run.file("distances.json"), "distances", {})
     again = Run.start(tmp_path / "r", settings)
     assert again.has("distances.json")
     assert again.config()["settings"]["seed"] == 3

@@ -9,13 +9,13 @@ from fedcollab import solve, train
 from fedcollab.cli.federation_demo import IMAGES, post_offices
 from fedcollab.distances import estimate_distances
 from fedcollab.wire import Wire
-from fedcollab.wire.limits import Floors
+from fedcollab.wire.limits import Limits
 
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_the_post_offices_with_equal_scanners_find_each_other_and_gain(seed: int) -> None:
     offices = post_offices(seed)
-    found = estimate_distances(Wire(offices), method="few-round", seed=seed, min_samples=Floors().min_samples)
+    found = estimate_distances(Wire(offices), method="few-round", seed=seed, min_samples=Limits().min_samples)
     coalitions = solve(found, C=10).coalitions
     assert coalitions == [["east", "west"], ["north", "south"]]
     means = {}

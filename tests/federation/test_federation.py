@@ -28,6 +28,7 @@ from fedcollab.silo.audit import Audit
 from fedcollab.training import TrainingResult, train
 from fedcollab.training.models import Network
 from fedcollab.wire import Wire
+from fedcollab.wire.action import Action, Empty, Release
 
 from .conftest import Running, blobs, fedcollab, wait_for
 
@@ -88,7 +89,7 @@ def test_flower_carries_what_wire_carries(running: Running) -> None:
         assert flower.cost.down == wire.cost.down
 
         with pytest.raises(Paused, match="0 of 4 client\\(s\\) answered `no-such`, 4 must: `east`"):
-            flower.call_all("no-such", {})
+            flower.call_all(Action("no-such", "", Release.NOTHING, lambda message, silo: {}, Empty, Empty), {})
         flower.call("fingerprint", {"east": {}, "west": {}})  # and goes on
 
 

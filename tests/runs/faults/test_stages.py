@@ -213,10 +213,11 @@ def test_whatever_goes_wrong_nothing_crashes(faulty: Any, seed: int, share: floa
     def plan(action: str, name: str, n: int) -> str | None:
         return str(rng.choice(FAULTS)) if rng.random() < share else None
 
-    federation = faulty(four, plan, Policy(quorum=0.25, retries=seed % 2))
+    runtime = faulty(four, plan, Policy(quorum=0.25, retries=seed % 2))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FedcollabWarning)
         try:
+            federation = federate(runtime)
             found = estimate_distances(federation, method=method, **METHODS[method])
             collaboration = solve(found, C=5.0)
             result = train(federation, collaboration, ["fedavg", "scaffold"][seed % 2], rounds=2, **SMALL)

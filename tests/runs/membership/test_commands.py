@@ -102,7 +102,7 @@ def test_a_year_of_a_consortium(run: Path, tmp_path: Path, fedcollab: Command) -
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (("join", "nowhere", "--client", "new/coast.csv", *SOURCE), "holds no run.json"),
+        (("join", "nowhere", "--client", "new/coast.csv", *SOURCE), "(='nowhere') does not exist; expected a run"),
         (("join", "RUN", "--client", "new/nothing.csv", *SOURCE), "does not exist"),
         (("join", "RUN", "--client", "hospitals/west.csv", *SOURCE), "the run has a client `west`"),
         (("join", "RUN", "--client", "new/coast.csv"), "`--clients` must name the folder"),

@@ -21,6 +21,7 @@ from fedcollab.runs.membership.retraining import retrain
 from fedcollab.runs.pipeline import FedCollab, Fitted
 from fedcollab.training import TrainingResult
 from fedcollab.wire import Wire
+from fedcollab.wire.action import Action
 
 from ...conftest import blobs
 from .conftest import members
@@ -82,14 +83,14 @@ def test_it_is_placed_explained_and_only_its_coalition_trains(fitted: Fitted, tm
 def test_nobody_else_gets_a_message_while_it_trains(fitted: Fitted) -> None:
     asked: set[str] = set()
     federation = with_client(fitted.federation, blobs("g", 30, flip=True))
-    carry = federation.call
+    carry = federation.runtime._call
 
-    def spy(action: str, messages: dict[str, Any], **how: bool) -> dict[str, Any]:
-        if action in ("train", "evaluate"):
+    def spy(action: Action, messages: dict[str, Any]) -> dict[str, Any]:
+        if action.name in ("train", "evaluate"):
             asked.update(messages)
-        return carry(action, messages, **how)
+        return carry(action, messages)
 
-    federation.call = spy
+    federation.runtime._call = spy
     _, state = open_state(fitted.settings.run_dir)
     join(state, federation, "g", training=Training(rounds=1))
     assert asked == {"d", "e", "f", "g"}
@@ -134,7 +135,7 @@ def test_the_wire_runtime_agrees() -> None:
         options = {"repeats": 1, "rounds": 4, "replicates": 0}
         fitted = FedCollab(C=2.0, runtime=runtime, distance_options=options).fit(members()[1:4])
         found.append(fitted.join(blobs("g", 30, flip=True)))
-    assert isinstance(found[1].fitted.federation, Wire)
+    assert isinstance(found[1].fitted.federation.runtime, Wire)
     assert np.allclose(found[0].distances.raw, found[1].distances.raw, atol=1e-6)
     assert found[0].collaboration.coalitions == found[1].collaboration.coalitions
 
