@@ -25,7 +25,7 @@ def test_public_names_are_few_and_there() -> None:
     assert len(fedcollab.__all__) <= 18
     for name in fedcollab.__all__:
         assert getattr(fedcollab, name) is not None
-    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+    with pytest.raises(AttributeError, match="No fedcollab attribute nothing"):
         fedcollab.nothing  # noqa: B018
 
 
