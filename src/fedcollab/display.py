@@ -5,7 +5,6 @@ Stages must not import the report, which comes after them; their `_repr_html_` a
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
 from typing import Any
 
 GROUP = "fedcollab.display"
@@ -21,5 +20,7 @@ def display(name: str, *values: Any) -> Any:
     *values
         What to show.
     """
+    from importlib.metadata import entry_points  # costs more than all else at start-up
+
     (entry,) = entry_points(group=GROUP, name=name)
     return entry.load()(*values)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from fedcollab import coalitions, files, report
+from fedcollab import distances as distances_of
 from fedcollab.cli.options import parse_C, print_json, several
-from fedcollab.coalitions import Collaboration, CPath, c_path, rationality
-from fedcollab.coalitions.explain import Explanation
-from fedcollab.coalitions.tables import read_matrix, read_quantities
-from fedcollab.distances import Distances
 from fedcollab.errors import InputError
+
+if TYPE_CHECKING:
+    from fedcollab.coalitions import Collaboration, CPath
+    from fedcollab.coalitions.explain import Explanation
 
 _input = several(
     click.argument("distances", required=False, type=click.Path(path_type=Path)),
@@ -52,7 +53,7 @@ def solve(C: str, method: str, restarts: int, output: Path | None, as_json: bool
     table, options = _read(**source)
     weight = parse_C(C)
     if weight == "auto":
-        weight = c_path(*table, **options).suggested.C
+        weight = coalitions.c_path(*table, **options).suggested.C
     answer = coalitions.solve(*table, C=float(weight), method=method, restarts=restarts, **options)
     if output is not None:
         source_file = source["distances"]
@@ -76,7 +77,7 @@ Examples:
 @_json
 def explain(collaboration: Path, client: str | None, as_json: bool) -> None:
     """Why is a client where it is? Its bound now, alone, with everyone and in each other coalition."""
-    answer = Collaboration.load(collaboration)
+    answer = coalitions.Collaboration.load(collaboration)
     names = answer.names or tuple(str(position) for position in range(len(answer.assignment)))
     stories = [answer.explain(name) for name in ([client] if client is not None else names)]
     if as_json:
@@ -98,7 +99,7 @@ Examples:
 def path(as_json: bool, **source: Any) -> None:
     """How do the coalitions change with C? Every partition with its interval of C, and a suggestion."""
     table, options = _read(**source)
-    found = c_path(*table, **options)
+    found = coalitions.c_path(*table, **options)
     if as_json:
         print_json(found.as_dict())
     else:
@@ -123,13 +124,13 @@ def _read(
     if distances is not None:
         if quantities is not None:
             raise InputError("--quantities goes with --matrix; a distances file has its own")
-        loaded = Distances.load(distances)
+        loaded = distances_of.Distances.load(distances)
         table, names = (loaded, None), loaded.names
     else:
         if matrix is None or quantities is None:
             raise InputError("--matrix needs --quantities: a CSV with the samples of each client")
-        values, names = read_matrix(matrix)
-        table = values, read_quantities(quantities, names)
+        values, names = coalitions.read_matrix(matrix)
+        table = values, coalitions.read_quantities(quantities, names)
     options: dict[str, Any] = {
         "must_link": [_link(text, names is not None) for text in must_link],
         "cannot_link": [_link(text, names is not None) for text in cannot_link],
@@ -168,7 +169,7 @@ def _show(answer: Collaboration, output: Path | None) -> None:
     shown.print(f"[bold]{escape(report.answer_sentence(answer, names))}[/bold]")
     for number, members in enumerate(answer.coalitions, 1):
         shown.print(f"  {number}. {escape(report.coalition_line([str(member) for member in members], quantities))}")
-    wishes = rationality(answer) if len(names) <= 1000 else []
+    wishes = coalitions.rationality(answer) if len(names) <= 1000 else []
     if wishes:
         first = wishes[0]
         shown.print(

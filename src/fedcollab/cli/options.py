@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from fedcollab import data, flower, scenarios
 from fedcollab import files as artefact
-from fedcollab import flower, scenarios
-from fedcollab.data.client import is_table
-from fedcollab.data.read import read_clients
 from fedcollab.errors import InputError, number
 
 if TYPE_CHECKING:
@@ -135,12 +133,11 @@ def find_clients(
     if (scenario is None) == (clients is None):
         raise InputError("give either a SCENARIO.toml or --clients FOLDER (with --label COLUMN)")
     if clients is not None:
-        return read_clients(clients, label, drop), {}
+        return data.read_clients(clients, label, drop), {}
     if scenario is None or not scenario.is_file():
         raise InputError(f"`SCENARIO` (={str(scenario)!r}) does not exist; expected a TOML file")
     made = scenarios.load(scenario)
-    scale = "auto" if is_table(made.clients[0].x) else "none"  # image scenarios come normalised
-    return list(made.clients), {**made.settings, "scale": scale}
+    return list(made.clients), {**made.settings, "scale": made.scale}
 
 
 @contextmanager

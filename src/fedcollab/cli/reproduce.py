@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fedcollab import report
+from fedcollab import report, scenarios
 from fedcollab import reproduce as paper
 from fedcollab.cli import options
 from fedcollab.errors import InputError, choose
 from fedcollab.progress import bar
-from fedcollab.scenarios.data import place
 
 if TYPE_CHECKING:
     from fedcollab.reproduce import Experiment, Workspace
@@ -154,7 +153,7 @@ def _with_data(workspace: Workspace, chosen: list[Experiment], quiet: bool) -> W
     absent = [
         name
         for name, part in parts.items()
-        if place(workspace.dataset(name)) is None
+        if scenarios.data.place(workspace.dataset(name)) is None
         and any(workspace.cells.get(cell) is None for made in chosen for cell in made.cells(part))
     ]
     if not absent or workspace.choices.scenarios:

@@ -8,19 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fedcollab import data, distances, federation, metrics, training
+from fedcollab import coalitions as coalitions_of
+from fedcollab import data, distances, federation, metrics, runs, training
 from fedcollab import report as report_of
 from fedcollab.cli import options
-from fedcollab.coalitions import Collaboration
 from fedcollab.errors import choose, number
 from fedcollab.files import check_target
 from fedcollab.progress import bar
-from fedcollab.runs import WAYS, FedCollab, Run
 
 if TYPE_CHECKING:
     from fedcollab.data import ClientData
     from fedcollab.federation import Federation
-    from fedcollab.runs import Fitted
+    from fedcollab.runs import Fitted, Run
     from fedcollab.training import TrainingResult
     from fedcollab.wire import Runtime
 
@@ -66,7 +65,7 @@ def run(
     asked = {"source": str(origin.name), "label": label, "drop": list(drop), "C": value, **settings}
     target = out
     fitted, results = all_stages(
-        found, value, settings, lambda: Run.start(target, asked, fresh=fresh), quiet=quiet or as_json
+        found, value, settings, lambda: runs.Run.start(target, asked, fresh=fresh), quiet=quiet or as_json
     )
     page = report_of.write(out)
     if as_json:
@@ -121,7 +120,7 @@ def estimate(
             present = adopted(found, [out.parent], **prepared)
         else:
             present = federation.federate(found, **prepared)
-        run = Run(out.parent) if on is not None else None
+        run = runs.Run(out.parent) if on is not None else None
         described = None if run is None else run.begin(present, prepared if not resume else run.prepared(prepared))
         if resume:
             estimated = distances.complete(known, present, progress)
@@ -174,7 +173,7 @@ def train(
 ) -> None:
     """Train a federated algorithm inside each coalition; models are saved as safetensors."""
     ends = ("local", "global")
-    groups: Any = coalitions if coalitions in ends else Collaboration.load(coalitions).coalitions
+    groups: Any = coalitions if coalitions in ends else coalitions_of.Collaboration.load(coalitions).coalitions
     names = None if coalitions in ends else [str(name) for members in groups for name in members]
     with options.open_source(scenario, clients, label, drop, on, names, journal=out) as (found, brought):
         settings = with_defaults(settings, brought)
@@ -245,7 +244,7 @@ def all_stages(
     with bar("encoding", quiet=quiet or encoder == "none") as progress:
         prepared = {key: settings[key] for key in ("scale", "missing_indicators", "test_share", "seed")}
         clients_ready = federation.federate(clients, encoder=encoder, progress=progress, **prepared)
-    pipeline = FedCollab(
+    pipeline = runs.FedCollab(
         C=C,
         distance=settings["distance"],
         distance_options=settings.get("distance_options", {}),
@@ -257,7 +256,7 @@ def all_stages(
     keys = ("algorithm", "model", "rounds", "lr", "batch_size", "local_epochs")
     asked = {key: settings[key] for key in keys}
     results = {}
-    for way in WAYS:
+    for way in runs.WAYS:
         plain = {**asked, "algorithm": "fedavg"} if way == "local" else asked
         results[way] = fitted.train(way=way, **plain)
     return fitted, results

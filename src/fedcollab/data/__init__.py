@@ -1,9 +1,5 @@
 """What the clients have: their samples, people's own files, and how samples become model inputs."""
 
-from __future__ import annotations
+import lazy_loader
 
-from fedcollab.data.client import ClientData
-from fedcollab.data.read import read_client, read_clients
-from fedcollab.data.schema import Schema
-
-__all__ = ["ClientData", "Schema", "read_client", "read_clients"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,3 +1,4 @@
+from . import processes as processes
 from .coalition import CoalitionGrid as CoalitionGrid
 from .coordinator.folder import FederationFolder as FederationFolder
 from .coordinator.relay import connect as connect

@@ -1,3 +1,4 @@
+from . import data as data
 from .concept import paper_permutations as paper_permutations
 from .data import Images as Images
 from .data import images as images

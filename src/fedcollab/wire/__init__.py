@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from importlib.metadata import entry_points
 
 from fedcollab.data.client import ClientData
 from fedcollab.errors import choose
@@ -32,6 +31,8 @@ def open_runtime(clients: Iterable[ClientData], name: str = "vectorised", device
     """
     if name in RUNTIMES:
         return RUNTIMES[name](clients, device=pick_device(device))
+    from importlib.metadata import entry_points  # costs more than all else at start-up
+
     added = {entry.name: entry for entry in entry_points(group=GROUP)}
     runtime: Runtime = choose("runtime", name, {**dict.fromkeys(RUNTIMES), **added}).load()(  # type: ignore[union-attr]
         clients, device=pick_device(device)

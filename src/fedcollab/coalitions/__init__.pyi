@@ -1,0 +1,12 @@
+from .collaboration import Collaboration as Collaboration
+from .objective import objective as objective
+from .path import CPath as CPath
+from .path import c_path as c_path
+from .place import Placement as Placement
+from .place import place as place
+from .solve import solve as solve
+from .stability import Stability as Stability
+from .stability import rationality as rationality
+from .stability import stability as stability
+from .tables import read_matrix as read_matrix
+from .tables import read_quantities as read_quantities
