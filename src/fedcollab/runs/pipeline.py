@@ -71,7 +71,7 @@ class FedCollab:
 
     @property
     def run(self) -> Run | None:
-        """The run that the stages are kept in, if there is one."""
+        """The run that keeps the stages' files, or None without a run directory."""
         return self.run_dir if self.run_dir is None or isinstance(self.run_dir, Run) else Run(self.run_dir)
 
     def fit(self, clients: Clients) -> Fitted:
@@ -143,23 +143,28 @@ class FedCollab:
             return federate(clients, runtime=self.runtime, device=self.device, progress=progress, **given)
 
     def _prepared(self) -> dict[str, Any]:
+        """Return the settings that the clients are prepared with, as they are compared and recorded."""
         encoder = self.encoder if self.encoder is None or isinstance(self.encoder, str) else repr(self.encoder)
         keys = ("scale", "missing_indicators", "test_share", "seed")
         return {**{key: getattr(self, key) for key in keys}, "encoder": None if encoder == "none" else encoder}
 
     def _estimate(self, federation: Federation, progress: Progress) -> Distances:
+        """Estimate the distances with the settings of this object."""
         return distances_of.estimate_distances(
             federation, method=self.distance, seed=self.seed, progress=progress, **self.distance_options
         )
 
     def _solve(self, distances: Distances, path: CPath) -> Collaboration:
+        """Solve for the coalitions with the given C, or with the one that the path suggests."""
         C = path.suggested.C if self.C == "auto" else float(self.C)
         return solve(distances, C=C, seed=self.seed, **self.solve_options)
 
     def _path_options(self) -> dict[str, Any]:
+        """Return those of `solve_options` that `c_path` takes too."""
         return {key: value for key, value in self.solve_options.items() if key not in ("method", "restarts")}
 
     def _check_clients(self, distances: Distances, federation: Federation) -> None:
+        """Check that the distances are of the clients that are here, absent ones included."""
         here = {*federation.names, *federation.left_out}
         if not set(federation.names) <= set(distances.names) <= here:
             differing = sorted(set(distances.names) ^ here)
@@ -175,7 +180,7 @@ class FedCollab:
     ) -> Distances:
         """Measure the pairs that were missing because a client was absent, now that it is back.
 
-        What was made of the incomplete matrix is set aside, and made again.
+        The files that were made from the incomplete matrix are set aside, and made again.
         """
         expected = {*distances.names, *run.config().get("absent", [])}
         if not set(federation.names) <= expected or not distances_of.missing_pairs(distances, federation.names):
@@ -189,6 +194,7 @@ class FedCollab:
         return whole
 
     def _bar(self, description: str) -> AbstractContextManager[Progress]:
+        """Return a progress bar, or a silent one if `quiet` is set."""
         return bar(description, quiet=self.quiet)
 
 
@@ -196,7 +202,21 @@ class FedCollab:
 class Fitted:
     """The answer before any training: distances, the path over C, and the collaboration.
 
-    `path` is None after a client joined: it was drawn for those who were there before (`c_path` draws a new one).
+    Parameters
+    ----------
+    settings : FedCollab
+        What was asked.
+    federation : Federation
+        The clients.
+    distances : Distances
+        How different every two clients' data are.
+    path : CPath or None
+        The coalitions for every C; None after a client joined, because it was computed without that client
+        (`c_path` computes a new one).
+    collaboration : Collaboration
+        Who should train with whom.
+    fingerprints : mapping
+        A checksum of each client's data, where the run has a directory.
     """
 
     settings: FedCollab
@@ -237,8 +257,8 @@ class Fitted:
             run = self.settings.run
             if run is None:
                 return compute()
-            told = ("progress", "callbacks")
-            plain = {key: value for key, value in settings.items() if key not in told}
+            unrecorded = ("progress", "callbacks")
+            plain = {key: value for key, value in settings.items() if key not in unrecorded}
             made = {
                 "settings": {**plain, "model": training.name_model(model)},
                 "inputs": {
@@ -298,6 +318,7 @@ class Fitted:
         return replace(joining, fitted=fitted)
 
     def _bar(self, description: str) -> AbstractContextManager[Progress]:
+        """Return a progress bar, or a silent one if `quiet` is set."""
         return bar(description, quiet=self.settings.quiet)
 
 

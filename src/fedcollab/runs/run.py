@@ -1,6 +1,6 @@
 """One run, one folder, one owner: what was asked, what every stage left, and whether that still answers the question.
 
-    run.json             what was asked: command, settings, seed, versions, date, and what each client said of itself
+    run.json             what was asked: command, settings, seed, versions, date, and how each client describes itself
     schema.json          how raw samples become model inputs
     distances.json       stage 1
     path.json            the coalitions for every C
@@ -62,6 +62,12 @@ class Run:
     ----------
     path : str or Path
         The folder; it need not exist yet.
+
+    Examples
+    --------
+    >>> run = Run("runs/hospitals")
+    >>> run.has("distances.json")
+    False
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -80,6 +86,11 @@ class Run:
             What was asked.
         fresh : bool
             Empty the folder first, if it holds a run (and only then).
+
+        Returns
+        -------
+        Run
+            The run.
 
         Raises
         ------
@@ -113,7 +124,7 @@ class Run:
 
     @classmethod
     def open(cls, path: str | Path, *needed: str) -> Run:
-        """Open a run that exists, after completing or forgetting a change that was cut off.
+        """Open a run that exists; an interrupted change of several files is completed, or undone if it was not ready.
 
         Parameters
         ----------
@@ -121,6 +132,11 @@ class Run:
             The folder.
         *needed : str
             Files that the run must have; distances.json in any case.
+
+        Returns
+        -------
+        Run
+            The run.
 
         Raises
         ------
@@ -145,19 +161,19 @@ class Run:
         return self.path / name
 
     def has(self, name: str) -> bool:
-        """Return whether a stage left its file."""
+        """Return whether the run has a file or folder of this name."""
         return self.file(name).exists()
 
     def config(self) -> dict[str, Any]:
-        """Return what was asked; an empty dict where nothing is written down."""
+        """Return the content of run.json; an empty dict where there is none."""
         return files.read_json(self.file("run.json"), "run") if self.has("run.json") else {}
 
     def write_config(self, content: Mapping[str, Any]) -> None:
-        """Write down what was asked, or add to it."""
+        """Write run.json; keys that are not in `content` keep their value."""
         files.write_json(self.file("run.json"), "run", self.config_with(content))
 
     def config_with(self, content: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the content of run.json with some of it replaced."""
+        """Return the content of run.json with the keys of `content` replaced."""
         return {key: value for key, value in {**self.config(), **content}.items() if key not in ("fedcollab", "format")}
 
     def set_aside(self, *names: str) -> Path | None:
@@ -189,7 +205,7 @@ class Run:
         return Schema.load(self.file("schema.json"))
 
     def distances(self) -> Distances:
-        """Return the distances."""
+        """Return the distances that the run has estimated."""
         return Distances.load(self.file("distances.json"))
 
     def collaboration(self) -> Collaboration | None:
@@ -216,7 +232,7 @@ class Run:
         return found
 
     def c_path(self) -> CPath | None:
-        """Return the path over C as saved; drawn again where a client came or went since, if nothing is constrained."""
+        """Return the path over C: as saved, or computed again after a client came or went if that is quick; else None."""
         if self.has("path.json"):
             return CPath.load(self.file("path.json"))
         found, known = self.collaboration(), self.distances()
@@ -225,18 +241,20 @@ class Run:
         return coalitions.c_path(known)
 
     def results(self) -> dict[str, training.TrainingResult]:
-        """Return what was trained, by way of training."""
+        """Return the training results, by way of training."""
         there = {way: self.file(f"training/{way}/training.json") for way in WAYS}
         return {way: training.TrainingResult.load(path) for way, path in there.items() if path.exists()}
 
     # Stages.
 
     def digest(self, name: str) -> str:
-        """Return the SHA-256 of a file."""
+        """Return the SHA-256 of a file of this run."""
         return files.digest(self.file(name))
 
     def stage(self, name: str, load: Callable[[Path], T], made: Mapping[str, Any], compute: Callable[[], T]) -> T:
         """Return what a stage left, if it was made with the same settings and inputs; else compute and save it.
+
+        A file that was made with others is set aside, with all that was made from it and with a warning.
 
         Parameters
         ----------
@@ -248,6 +266,11 @@ class Run:
             Settings and inputs that the stage is asked with.
         compute : callable
             Computes the stage's value and saves it with `made`.
+
+        Returns
+        -------
+        object
+            What `load` or `compute` returned.
         """
         wanted = _as_json(made)
         if self.has(name):
@@ -270,7 +293,9 @@ class Run:
         return known
 
     def begin(self, federation: Federation, prepared: Mapping[str, Any]) -> dict[str, Any]:
-        """Write down who the clients are and what they agreed on.
+        """Record who the clients are and the schema that they agreed on.
+
+        Stages of an earlier preparation with other settings are set aside, with a warning.
 
         Parameters
         ----------
@@ -282,7 +307,7 @@ class Run:
         Returns
         -------
         dict
-            What the clients say of themselves, by name.
+            How each client describes itself (see `describe_clients`), by name.
         """
         self.recover()
         federation.runtime.keep_journal(self.path)
@@ -308,7 +333,7 @@ class Run:
         return described
 
     def recover(self) -> None:
-        """Complete a change of several files that is ready, forget one that is not."""
+        """Complete a change of several files that is ready, and remove one that is not."""
         staged = self.file(NEXT)
         if (staged / "ready.json").exists():
             plan = files.read_json(staged / "ready.json", "change")
@@ -342,13 +367,14 @@ class Run:
         self.recover()
 
     def _differing(self, name: str, wanted: dict[str, Any]) -> list[str]:
-        """Return what an artefact was made with that is not what is asked for now, in words."""
+        """Return, in words, which settings and inputs of an artefact differ from those that are asked for now."""
         made = files.read_made(self.file(name))
         if made is None:  # written by an earlier version: the settings of the whole run are all that is known
             return [] if self._same_settings else ["it does not say with which"]
         return [text for part in ("settings", "inputs") for text in _differing(made[part], wanted[part])]
 
     def _empty(self) -> None:
+        """Remove everything in the folder of the run."""
         for item in sorted(self.path.rglob("*"), reverse=True):
             item.rmdir() if item.is_dir() and not item.is_symlink() else item.unlink()
 
@@ -356,8 +382,7 @@ class Run:
 def command() -> str:
     """Return the command line that started this process, as a person would type it.
 
-    Of an absolute path only the last part is kept: the run is shown to others, and where the data lie is not theirs to
-    know.
+    Of an absolute path only the last part is kept: the run is shown to others, who need not know where the data are.
     """
     words = [Path(word).name if Path(word).is_absolute() else word for word in sys.argv[1:]]
     program = Path(sys.argv[0]).name
@@ -376,6 +401,7 @@ def versions() -> dict[str, str]:
 
 
 def _provenance() -> dict[str, Any]:
+    """Return the command, the time and the versions with which a run starts."""
     return {"command": command(), "started": files.now(), "versions": versions()}
 
 
@@ -386,7 +412,7 @@ def _as_json(value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _differing(known: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
-    """Say which settings or inputs differ; clients are compared one by one, as far as both sides know them."""
+    """Return, in words, which settings or inputs differ; clients are compared where both sides know them."""
     texts = []
     for key in dict.fromkeys((*known, *wanted)):
         before, now = known.get(key), wanted.get(key)

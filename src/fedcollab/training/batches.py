@@ -19,10 +19,16 @@ AHEAD_BYTES = 1 << 20  # samples of one client that are fetched at a time
 class Batch:
     """One batch of each of K clients.
 
-    x       [K, B, ...] features; rows beyond a client's own number of samples are padding
-    y       [K, B] class indices
-    share   [K, B, 1] what each sample weighs in its client's mean: 1 / size, and 0 for padding
-    sizes   samples of each client
+    Parameters
+    ----------
+    x : Tensor
+        Features, [K, B, ...]; rows beyond a client's own number of samples are padding.
+    y : Tensor
+        Class indices, [K, B].
+    share : Tensor
+        What each sample weighs in its client's mean, [K, B, 1]: 1 / size, and 0 for padding.
+    sizes : tuple of int
+        The number of samples of each client.
     """
 
     x: Tensor
@@ -31,7 +37,17 @@ class Batch:
     sizes: tuple[int, ...]
 
     def part(self, index: int, parts: int, at_least: int = 0) -> Batch:
-        """The `index`-th of `parts` consecutive parts; clients with fewer than `at_least` samples get an empty one."""
+        """Return one of several consecutive parts of the batch.
+
+        Parameters
+        ----------
+        index : int
+            Which part, counted from 0.
+        parts : int
+            How many parts the batch is cut into.
+        at_least : int, default 0
+            A client with fewer samples in the batch gets an empty part.
+        """
         edges = [
             (size * index // parts, size * (index + 1) // parts) if size >= at_least else (0, 0) for size in self.sizes
         ]
@@ -49,7 +65,22 @@ class Batch:
 
 
 def shares(sizes: Sequence[int], width: int, device: torch.device | str = "cpu") -> Tensor:
-    """[K, width, 1]: 1 / size for a client's own samples, 0 for padding."""
+    """Return what each sample weighs in its client's mean: 1 / size, and 0 for padding.
+
+    Parameters
+    ----------
+    sizes : sequence of int
+        The number of samples of each client.
+    width : int
+        Samples of the padded batch.
+    device : torch.device or str, default "cpu"
+        Where the result is put.
+
+    Returns
+    -------
+    Tensor
+        Of shape [K, width, 1].
+    """
     share = np.zeros((len(sizes), width, 1), dtype=np.float32)
     for row, size in enumerate(sizes):
         if size:
@@ -60,7 +91,22 @@ def shares(sizes: Sequence[int], width: int, device: torch.device | str = "cpu")
 def plan(
     count: int, batch_size: int, epochs: int, seed: int, stage: str, number: int, name: str
 ) -> list[NDArray[np.int64]]:
-    """The samples of each step: a permutation an epoch, cut into batches; the last one may be smaller."""
+    """Return which samples each step sees: one permutation per epoch, cut into batches (the last may be smaller).
+
+    Parameters
+    ----------
+    count : int
+        The client's training samples.
+    batch_size, epochs : int
+        As in `Setting`.
+    seed, stage, number, name
+        What the permutations are derived from: the training's seed, what they are for, the round and the client.
+
+    Returns
+    -------
+    list of integer arrays
+        The positions of the samples, one array for each step.
+    """
     rng = seeds.generator(seed, stage, number, name)
     steps = []
     for _ in range(epochs):
@@ -70,9 +116,16 @@ def plan(
 
 
 def stacked(x: Sequence[Tensor], y: Sequence[Tensor], plans: Sequence[Sequence[NDArray[np.int64]]]) -> Iterator[Batch]:
-    """Batch after batch for a stack of clients, those with most steps first; the stack shrinks as clients finish.
+    """Yield batch after batch for a stack of clients, which shrinks as clients run out of steps.
 
-    Some steps' samples are fetched at a time. The tensors of a batch are overwritten by a later one.
+    The samples of several steps are fetched at a time. The tensors of a batch are overwritten by a later one.
+
+    Parameters
+    ----------
+    x, y : sequence of Tensor
+        Each client's features and class indices.
+    plans : sequence of sequences of integer arrays
+        Each client's steps, as `plan` returns them; clients with most steps come first.
     """
     lengths = [len(steps) for steps in plans]
     width = max(len(step) for steps in plans for step in steps)
@@ -99,7 +152,7 @@ def stacked(x: Sequence[Tensor], y: Sequence[Tensor], plans: Sequence[Sequence[N
 
 
 def _padded(steps: Sequence[NDArray[np.int64]], width: int) -> NDArray[np.int64]:
-    """One row number after the other, `width` a step; shorter steps are filled up with row 0, which weighs nothing."""
+    """Return the sample positions of all steps in a row, `width` for each step; gaps point at sample 0, with no weight."""
     rows = np.zeros((len(steps), width), dtype=np.int64)
     for row, step in zip(rows, steps, strict=True):
         row[: len(step)] = step

@@ -1,4 +1,4 @@
-"""Callbacks: whoever wants to watch a run. TensorBoard and MLflow are extras, imported when used."""
+"""Callbacks that follow a training. TensorBoard and MLflow are extras, imported when used."""
 
 from __future__ import annotations
 
@@ -18,20 +18,60 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 class Callback:
-    """Override what is of interest; every method does nothing by default."""
+    """Base class of callbacks: override the methods of interest, all of which do nothing by default.
+
+    Examples
+    --------
+    >>> class Print(Callback):
+    ...     def on_round(self, number, rows):
+    ...         print(number, [row["train_loss"] for row in rows])
+    >>> Print().on_round(1, [{"client": "north", "train_loss": 0.5}])
+    1 [0.5]
+    """
 
     def on_start(self, settings: Mapping[str, Any]) -> None:
-        """Before the first round."""
+        """Called before the first round.
+
+        Parameters
+        ----------
+        settings : mapping
+            The settings of the training, as in `TrainingResult.settings`.
+        """
 
     def on_round(self, number: int, rows: Rows) -> None:
-        """After each round: one row a client, as in the history."""
+        """Called after each round.
+
+        Parameters
+        ----------
+        number : int
+            The round, counted from 1.
+        rows : sequence of mappings
+            One row for each client that was trained or evaluated, as in `TrainingResult.history`.
+        """
 
     def on_end(self, result: TrainingResult) -> None:
-        """After the last round."""
+        """Called after the last round.
+
+        Parameters
+        ----------
+        result : TrainingResult
+            What `train` is about to return.
+        """
 
 
 class TensorBoard(Callback):
-    """Scalars for TensorBoard: each measure's mean over clients, and every client's own (extra `tensorboard`)."""
+    """Write scalars for TensorBoard: each measure's mean over clients, and every client's own (extra `tensorboard`).
+
+    Parameters
+    ----------
+    log_dir : str or Path
+        The folder that TensorBoard is pointed at.
+
+    Raises
+    ------
+    InputError
+        If the package `tensorboard` is not installed.
+    """
 
     def __init__(self, log_dir: str | Path) -> None:
         module = _extra("torch.utils.tensorboard", "tensorboard")
@@ -45,12 +85,25 @@ class TensorBoard(Callback):
                 self._writer.add_scalar(f"{measure}/{client}", value, number)
 
     def on_end(self, result: TrainingResult) -> None:
-        """Finish the event file."""
+        """Close the event file of TensorBoard."""
         self._writer.close()
 
 
 class MLflow(Callback):
-    """Parameters and mean measures for MLflow (install `mlflow` yourself; it is not among fedcollab's dependencies)."""
+    """Log settings and mean measures to MLflow (install `mlflow` yourself; fedcollab does not depend on it).
+
+    Parameters
+    ----------
+    experiment : str, default "fedcollab"
+        The experiment that the run belongs to.
+    tracking_uri : str, optional
+        Where MLflow keeps its runs; without it, MLflow's own default.
+
+    Raises
+    ------
+    InputError
+        If the package `mlflow` is not installed.
+    """
 
     def __init__(self, experiment: str = "fedcollab", tracking_uri: str | None = None) -> None:
         self._mlflow = _extra("mlflow", "mlflow")
@@ -69,11 +122,12 @@ class MLflow(Callback):
         self._mlflow.log_metrics(means, step=number)
 
     def on_end(self, result: TrainingResult) -> None:
-        """Close the run."""
+        """Close the run in MLflow."""
         self._mlflow.end_run()
 
 
 def _measured(rows: Rows) -> dict[str, dict[str, float]]:
+    """Return the finite measures in some rows of the history, by measure and client."""
     found: dict[str, dict[str, float]] = {}
     for row in rows:
         for key, value in row.items():
@@ -83,6 +137,7 @@ def _measured(rows: Rows) -> dict[str, dict[str, float]]:
 
 
 def _extra(module: str, package: str) -> Any:
+    """Import an optional package, or raise `InputError` that says how to install it."""
     try:
         return import_module(module)
     except ImportError:

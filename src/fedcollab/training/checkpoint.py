@@ -39,11 +39,32 @@ States = Mapping[str, Mapping[str, Message]]
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """The end of a round.
+    """All that a round leaves behind on the server.
 
-    best     each coalition's best score so far and its model; waited: evaluations since
-    states   what each client of this process keeps
-    spent    calls, bytes and seconds so far
+    Parameters
+    ----------
+    number : int
+        The round.
+    servers : list of dict
+        Each coalition's state.
+    assignment : dict
+        Each client's coalition, a position in `servers`.
+    stopped : dict
+        Coalitions that train no more, and why.
+    failures : list of (round, client, why)
+        Every time that a client did not answer.
+    seen : dict
+        The last round that counts for each client.
+    best : dict
+        Each coalition's best score so far and the model that had it.
+    waited : dict
+        Each coalition's evaluations since then.
+    distances : array, optional
+        The distance matrix, where the grouping has one.
+    states : mapping
+        What each client of this process keeps between rounds.
+    spent : mapping
+        Calls, bytes and seconds so far.
     """
 
     number: int
@@ -61,7 +82,19 @@ class Snapshot:
 
 @dataclass(eq=False)
 class Checkpoint:
-    """The snapshot file of one training; `settings` and `identity` tell whether it is of the same."""
+    """The snapshot file of one training.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder of the training.
+    settings : mapping
+        What was asked; named in a warning when the file was written with other settings.
+    identity : str
+        Checksum of all that decides the training's course (see `identity`); only a snapshot with the same one is used.
+    always : bool, default False
+        Write every round; otherwise only now and then, so that writing takes a small share of the time.
+    """
 
     folder: Path
     settings: Mapping[str, Any]
@@ -72,17 +105,17 @@ class Checkpoint:
 
     @property
     def path(self) -> Path:
-        """Where it is."""
+        """The path of the snapshot file."""
         return self.folder / FILE
 
     def keep(self, snapshot: Snapshot) -> None:
-        """Remember a round; write it down when that is due."""
+        """Remember a round's snapshot, and write it to disk if that is due."""
         self._newest = snapshot
         if self.always or time.monotonic() >= self._due:
             self.write()
 
     def write(self) -> None:
-        """Write the newest snapshot down now, if there is one that was not."""
+        """Write the newest snapshot to disk now, if it has not been written yet."""
         if self._newest is None:
             return
         started = time.monotonic()
@@ -94,9 +127,19 @@ class Checkpoint:
         self._due = ended + max(EVERY, (ended - started) / SHARE)
 
     def read(self, left_out: Mapping[str, str] | None = None) -> Snapshot | None:
-        """The snapshot to go on from; None, with a word about it, where it is another training's.
+        """Return the snapshot to go on from, or None if there is none.
 
-        If only the clients are others, and some are left out now, it pauses: they may come back to what they began.
+        One that was written by a training with other settings, or that cannot be read, is ignored with a warning.
+
+        Parameters
+        ----------
+        left_out : mapping, optional
+            Clients that are absent now, and why.
+
+        Raises
+        ------
+        Paused
+            If the settings are the same but clients of the snapshot are in `left_out`: they may come back.
         """
         self._due = time.monotonic() + EVERY
         if not self.path.exists():
@@ -128,14 +171,22 @@ class Checkpoint:
         return None
 
     def done(self) -> None:
-        """Nothing is there to go on from: the result is saved, or another training begins."""
+        """Remove the snapshot file, because the result is saved or another training begins."""
         self._newest = None
         self.path.unlink(missing_ok=True)
         sweep(self.path)
 
 
 def identity(settings: Mapping[str, Any], *parts: str | bytes) -> str:
-    """A checksum of all that decides a training's course."""
+    """Return a checksum of all that decides a training's course.
+
+    Parameters
+    ----------
+    settings : mapping
+        The settings of the training.
+    *parts : str or bytes
+        What else decides it: clients, schema, initial weights.
+    """
     digest = hashlib.sha256(_text(settings).encode())
     for part in parts:
         digest.update(b"\x1f" + (part.encode() if isinstance(part, str) else part))
@@ -143,11 +194,12 @@ def identity(settings: Mapping[str, Any], *parts: str | bytes) -> str:
 
 
 def _text(settings: Mapping[str, Any]) -> str:
+    """Return settings as JSON with sorted keys."""
     return json.dumps(dict(settings), sort_keys=True)
 
 
 def _flat(snapshot: Snapshot) -> Message:
-    """A message: arrays under paths, the rest as plain values."""
+    """Return a snapshot as a message: arrays under paths, the rest as plain values."""
     names = sorted(snapshot.states)
     arrays: Message = {}
     for position, server in enumerate(snapshot.servers):
@@ -178,6 +230,7 @@ def _flat(snapshot: Snapshot) -> Message:
 
 
 def _snapshot(content: Message) -> Snapshot:
+    """Return the snapshot in a message that `_flat` made."""
     parts: dict[str, dict[str, Any]] = {"server": {}, "best": {}, "state": {}}
     for path, value in content.items():
         kind, _, rest = path.partition("/")

@@ -51,12 +51,22 @@ _networks: dict[tuple[str, str], list[Network]] = {}
 
 
 class TrainMessage(TypedDict):
-    """Weights to train from, and what to do with them.
+    """What a client is sent to train: weights to start from, and what to do with them.
 
-    setting     the algorithm, the model and the step sizes, as JSON
-    since       the round whose state the client goes on from
-    training    which training this is
-    coalition   with whom the client trains
+    Attributes
+    ----------
+    setting : str
+        The algorithm, the model and the step sizes (`Setting`), as JSON.
+    round : int
+        The round.
+    w : array
+        The flat weights.
+    since : int, optional
+        The round whose state the client goes on from.
+    training : str, optional
+        Which training this is (see `checkpoint.identity`).
+    coalition : list of str, optional
+        With whom the client trains, itself included.
     """
 
     setting: str
@@ -68,7 +78,7 @@ class TrainMessage(TypedDict):
 
 
 class TrainReply(TypedDict):
-    """The weights after training and the mean loss; or, where they are not finite, what diverged."""
+    """What a client answers after training: its weights and mean loss or, where they are not finite, what diverged."""
 
     finite: bool
     w: NotRequired[Weights]
@@ -77,7 +87,17 @@ class TrainReply(TypedDict):
 
 
 class EvaluateMessage(TrainMessage):
-    """A model to test; `personal`: test the client's own too, `keep`: send it back, `stay`: keep the model there."""
+    """What a client is sent to test a model.
+
+    Attributes
+    ----------
+    personal : bool
+        Test the client's personal model too.
+    keep : bool
+        Send the personal model back.
+    stay : bool
+        Keep the model that the client would use in its own state.
+    """
 
     personal: bool
     keep: bool
@@ -85,7 +105,7 @@ class EvaluateMessage(TrainMessage):
 
 
 class EvaluateReply(TypedDict):
-    """Accuracy, loss, balanced accuracy and AUC of the model sent, and of the client's own."""
+    """What a client answers: accuracy, loss, balanced accuracy and AUC of the model sent, and of its personal one."""
 
     measures: Measures
     personal_measures: NotRequired[Measures]
@@ -93,7 +113,7 @@ class EvaluateReply(TypedDict):
 
 
 class LossesMessage(TypedDict):
-    """Several models of one setting."""
+    """What a client is sent to compare several models of one setting."""
 
     setting: str
     round: Whole
@@ -103,13 +123,26 @@ class LossesMessage(TypedDict):
 
 
 class LossesReply(TypedDict):
-    """The training loss of each model."""
+    """What a client answers: its training loss under each model."""
 
     losses: Annotated[NDArray[np.float64], Sides("K", nan=True)]
 
 
 def train_stacked(messages: Messages, silos: Silos) -> dict[str, Message]:
-    """Train many clients: stacked where the model's gradients are known, in as many threads as cores."""
+    """Train many clients: stacked where the model's gradients are known, in as many threads as cores.
+
+    Parameters
+    ----------
+    messages : mapping
+        Each client's `TrainMessage`, by name.
+    silos : mapping
+        Each client's data and state, by name.
+
+    Returns
+    -------
+    dict
+        Each client's `TrainReply`, in order of name; a client that failed has `error` instead.
+    """
     setting = _setting(messages)
     with _network(setting, next(iter(silos.values())).device) as network:
         limit = max(1, min(STACK_CLIENTS, STACK_BYTES // (4 * network.size))) if network.widths else 1
@@ -126,7 +159,7 @@ def train_stacked(messages: Messages, silos: Silos) -> dict[str, Message]:
 
 
 def evaluate_stacked(messages: Messages, silos: Silos) -> dict[str, Message]:
-    """Evaluate many clients, in as many threads as cores."""
+    """Test a model at many clients, in as many threads as cores; arguments and result are those of `train_stacked`."""
     setting = _setting(messages)
 
     def work(names: list[str]) -> dict[str, Message]:
@@ -136,7 +169,7 @@ def evaluate_stacked(messages: Messages, silos: Silos) -> dict[str, Message]:
 
 
 def losses_stacked(messages: Messages, silos: Silos) -> dict[str, Message]:
-    """Compute the training losses of many clients."""
+    """Compute the training losses of many clients; arguments and result are those of `train_stacked`."""
     setting = _setting(messages)
 
     def work(names: list[str]) -> dict[str, Message]:
@@ -169,7 +202,7 @@ def _limit_setting(message: Any, silo: Silo, limits: Limits) -> None:
 
 
 def _limit_train(message: TrainMessage, silo: Silo, limits: Limits) -> None:
-    """Refuse a coalition that is too small or that this silo is not in, and too few samples; then as above."""
+    """Refuse a coalition that is too small or without this silo, too few samples, or a setting that does not fit."""
     members = set(message.get("coalition", []))
     if len(members) < limits.min_coalition or silo.name not in members:
         raise Refused(
@@ -181,6 +214,7 @@ def _limit_train(message: TrainMessage, silo: Silo, limits: Limits) -> None:
 
 
 def _complete_or_diverged(message: TrainMessage, reply: TrainReply) -> str | None:
+    """Check that a reply has weights and loss exactly if it says that they are finite; return what is wrong, or None."""
     if ("w" in reply and "loss" in reply) == reply["finite"]:
         return None
     return "`w` and `loss` belong to a finite reply"
@@ -224,7 +258,7 @@ def losses(message: LossesMessage, silo: Silo) -> LossesReply:
 
 
 def _train_group(names: Sequence[str], messages: Messages, silos: Silos, setting: Setting) -> dict[str, Message]:
-    """A stack of clients; if it fails, one by one, so that only the client at fault is lost."""
+    """Train a stack of clients; if that fails, train them one by one, so that only the client at fault is lost."""
     try:
         return _train(names, messages, silos, setting)
     except InputError:
@@ -236,6 +270,7 @@ def _train_group(names: Sequence[str], messages: Messages, silos: Silos, setting
 
 
 def _train(names: Sequence[str], messages: Messages, silos: Silos, setting: Setting) -> dict[str, Message]:
+    """Train a stack of clients, and keep the state of those whose loss and weights are finite."""
     algorithm = _algorithm(setting)
     clients = [_local(messages[name], silos[name], algorithm) for name in names]
     with _network(setting, silos[names[0]].device) as network:
@@ -251,6 +286,7 @@ def _train(names: Sequence[str], messages: Messages, silos: Silos, setting: Sett
 
 
 def _evaluate(message: Message, silo: Silo, setting: Setting) -> Message:
+    """Test a model, and the client's personal one if that is asked, on one client's test split."""
     algorithm = _algorithm(setting)
     client = _local(message, silo, algorithm)
     data = _data(silo)
@@ -269,6 +305,7 @@ def _evaluate(message: Message, silo: Silo, setting: Setting) -> Message:
 
 
 def _losses(message: Message, silo: Silo, setting: Setting) -> Message:
+    """Compute one client's training loss under each of several models."""
     data = _data(silo)
     models = torch.tensor(message["models"], device=silo.device)
     with _network(setting, silo.device) as network:
@@ -278,7 +315,7 @@ def _losses(message: Message, silo: Silo, setting: Setting) -> Message:
 
 
 def _measures(logits: Tensor, labels: Tensor) -> NDArray[np.float64]:
-    """In the order of `result.MEASURES`."""
+    """Return accuracy, loss, balanced accuracy and AUC, in the order of `result.MEASURES`."""
     truth, predicted = labels.cpu().numpy(), logits.argmax(1).cpu().numpy()
     loss = float(functional.cross_entropy(logits, labels))
     return np.array(
@@ -295,16 +332,18 @@ def _measures(logits: Tensor, labels: Tensor) -> NDArray[np.float64]:
 
 
 def _setting(messages: Messages) -> Setting:
+    """Return the setting that the messages share."""
     return Setting(**json.loads(next(iter(messages.values()))["setting"]))
 
 
 def _algorithm(setting: Setting) -> Algorithm:
+    """Return the algorithm that a setting names."""
     return make_algorithm(setting.algorithm, setting.options)[1]
 
 
 @contextmanager
 def _network(setting: Setting, device: str) -> Iterator[Network]:
-    """A module for this thread alone, kept for the next call: threads must not share one that is pointed at weights."""
+    """Lend a module to this thread alone: threads must not share one, because it is pointed at a client's weights."""
     key = (setting.model, device)
     if key not in _networks:
         _networks.clear()
@@ -318,6 +357,7 @@ def _network(setting: Setting, device: str) -> Iterator[Network]:
 
 
 def _local(message: Message, silo: Silo, algorithm: Algorithm) -> Local:
+    """Return a client's part in a round: its data, what it was sent, and its state (a new one if it is new)."""
     data = _data(silo)
     sent = {key: _tensor(value, silo.device) for key, value in message.items() if isinstance(value, np.ndarray)}
     kept = _kept(silo, message)
@@ -334,7 +374,7 @@ def _local(message: Message, silo: Silo, algorithm: Algorithm) -> Local:
 
 
 def _kept(silo: Silo, message: Message) -> Message | None:
-    """What the client kept of the round of this training that the message goes on from (`since`); None for who is new.
+    """Return the state of the round that the message goes on from (`since`); None for a client that is new.
 
     The last round's state is kept, and that of the round which it went on from: a round whose reply was lost, or whose
     server was killed, can be asked for again, or passed over.
@@ -345,6 +385,7 @@ def _kept(silo: Silo, message: Message) -> Message | None:
 
 
 def _keep(silo: Silo, message: Message, state: Message) -> None:
+    """Keep a client's state after a round, and that of the round which it went on from."""
     before = _kept(silo, message)
     silo.state.pop("train-before", None)
     if before is not None and before["round"] != message["round"]:
@@ -353,6 +394,7 @@ def _keep(silo: Silo, message: Message, state: Message) -> None:
 
 
 def _data(silo: Silo) -> Tensors:
+    """Return a silo's arrays as tensors on its device, made once."""
     arrays = silo.arrays
     if arrays not in _tensors:
         _tensors[arrays] = {
@@ -362,15 +404,17 @@ def _data(silo: Silo) -> Tensors:
 
 
 def _tensor(value: NDArray[Any], device: str) -> Tensor:
-    """Zero-copy where the array may be written to (PyTorch has no read-only tensors); never written to all the same."""
+    """Return an array as a tensor, without a copy where the array is writeable (PyTorch has no read-only tensors)."""
     return (torch.from_numpy(value) if value.flags.writeable else torch.tensor(value)).to(device)
 
 
 def _arrays(values: State) -> Message:
+    """Return tensors as NumPy arrays, for a message."""
     return {key: value.cpu().numpy() for key, value in values.items()}
 
 
 def _finite(value: Tensor) -> bool:
+    """Return whether all values of a tensor are finite."""
     return bool(torch.isfinite(value.sum()))
 
 
@@ -380,6 +424,7 @@ def _finite(value: Tensor) -> bool:
 def _guarded(
     work: Callable[[Message, Silo, Setting], Message], message: Message, silo: Silo, setting: Setting
 ) -> Message:
+    """Run one client's work; return an error in one line if it fails, except for bad input, which is raised."""
     try:
         return work(message, silo, setting)
     except InputError:
@@ -389,9 +434,11 @@ def _guarded(
 
 
 def _line(error: Exception) -> str:
+    """Return the type and the first line of an error."""
     return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
 
 
 def _gather(messages: Messages, parts: Sequence[dict[str, Message]]) -> dict[str, Message]:
+    """Return the replies of several threads in one dict, in order of name."""
     replies = {name: reply for part in parts for name, reply in part.items()}
     return {name: replies[name] for name in sorted(messages)}

@@ -1,4 +1,4 @@
-"""The one descend loop: local training of a stack of clients, and of a single one as a stack of one."""
+"""The one loop of local training: for a stack of clients, and for a single one as a stack of one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,25 @@ from fedcollab.training.models import Network
 
 @dataclass(frozen=True)
 class Setting:
-    """What the clients of one run have in common; it travels as JSON."""
+    """What all clients of one training have in common; it travels as JSON.
+
+    Parameters
+    ----------
+    algorithm : str
+        The algorithm's registered name.
+    options : dict
+        The algorithm's options.
+    model : str
+        The model, as `Network.describe` writes it.
+    lr : float
+        Step size of local SGD.
+    batch_size : int
+        Batch size of local SGD.
+    epochs : int
+        Passes over a client's training samples in a round.
+    seed : int
+        Everything random is derived from it.
+    """
 
     algorithm: str
     options: dict[str, Any]
@@ -32,7 +50,19 @@ class Setting:
 
 @dataclass(eq=False)
 class Local:
-    """One client's part in a round: its data, what it was sent, and what it keeps."""
+    """One client's part in a round.
+
+    Parameters
+    ----------
+    name : str
+        The client.
+    x, y : Tensor
+        Its training features and class indices.
+    message : dict of Tensor
+        What the server sent it.
+    state : dict of Tensor
+        What it keeps between rounds.
+    """
 
     name: str
     x: Tensor
@@ -42,21 +72,47 @@ class Local:
 
 
 def gradient(network: Network, lr: float, clients: int = 1) -> Gradient:
-    """The oracle for a network: by hand where its layers are known, else by autograd."""
+    """Return an object that computes gradients of a network: by hand where its layers are known, else by autograd.
+
+    Parameters
+    ----------
+    network : Network
+        The model.
+    lr : float
+        Default step size of `Gradient.descend`.
+    clients : int, default 1
+        How many clients are stacked.
+    """
     return (Dense if network.widths else Automatic)(network, lr, clients)
 
 
 def steps_of(count: int, setting: Setting) -> int:
-    """Steps that a client with `count` samples takes in a round."""
+    """Return how many steps a client with `count` samples takes in a round."""
     return setting.epochs * -(-count // setting.batch_size)
 
 
 def descend(
     clients: Sequence[Local], algorithm: Algorithm, network: Network, setting: Setting, number: int
 ) -> tuple[list[State], list[State], NDArray[np.float64]]:
-    """One round of local training: each client's reply, its next state, and its mean training loss.
+    """Run one round of local training for a stack of clients.
 
-    The clients must come with most steps first; as they finish, the stack shrinks.
+    Parameters
+    ----------
+    clients : sequence of Local
+        The clients, those with most steps first: as clients finish, the stack shrinks.
+    algorithm : Algorithm
+        Its hooks take the steps.
+    network : Network
+        The model.
+    setting : Setting
+        Step size, batch size, epochs and seed.
+    number : int
+        The round, from which the batches are derived.
+
+    Returns
+    -------
+    tuple
+        Each client's reply, each client's next state, and an array with each client's mean training loss.
     """
     plans = [plan(len(c.y), setting.batch_size, setting.epochs, setting.seed, "train", number, c.name) for c in clients]
     message = _stack([client.message for client in clients])
@@ -76,7 +132,21 @@ def descend(
 
 
 def personal(client: Local, algorithm: Algorithm, network: Network, setting: Setting, number: int) -> Tensor:
-    """A client's own model, of shape [P]."""
+    """Return a client's personal model, of shape [P].
+
+    Parameters
+    ----------
+    client : Local
+        The client.
+    algorithm : Algorithm
+        Its hook `personal` makes the model.
+    network : Network
+        The model.
+    setting : Setting
+        Step size, batch size and seed.
+    number : int
+        The round, from which the batches are derived.
+    """
     grad = gradient(network, setting.lr)
 
     def batches(count: int) -> Any:
@@ -88,8 +158,10 @@ def personal(client: Local, algorithm: Algorithm, network: Network, setting: Set
 
 
 def _stack(parts: Sequence[State]) -> State:
+    """Stack the states of several clients, one row for each client."""
     return {key: torch.stack([part[key] for part in parts]) for key in parts[0]}
 
 
 def _unstack(values: State, count: int) -> list[State]:
+    """Return the states of `count` clients from their stack."""
     return [{key: value[row] for key, value in values.items()} for row in range(count)]

@@ -29,10 +29,16 @@ _relu_backward = torch.ops.aten.threshold_backward
 
 
 class Gradient(ABC):
-    """The gradient oracle that an algorithm's hooks are given.
+    """Computes gradients for the hooks of an algorithm, for K stacked clients.
 
-    lr          the learning rate of `descend`
-    mean_loss   [K] mean training loss over the points where a gradient was taken; 0 where none was
+    Parameters
+    ----------
+    network : Network
+        The model.
+    lr : float
+        Step size of `descend` where none is given.
+    clients : int, default 1
+        K, how many clients are stacked.
     """
 
     def __init__(self, network: Network, lr: float, clients: int = 1) -> None:
@@ -43,24 +49,62 @@ class Gradient(ABC):
     @property
     @abstractmethod
     def mean_loss(self) -> Tensor:
-        """Computed when asked for: a step keeps only what it needs."""
+        """Each client's mean training loss over the points where a gradient was taken, [K]; 0 where none was."""
 
     @abstractmethod
     def __call__(self, w: Tensor, batch: Batch) -> Tensor:
-        """The gradient at `w` ([K, P]), of the same shape; zero for buffers."""
+        """Return the gradient of the mean loss.
+
+        Parameters
+        ----------
+        w : Tensor
+            Weights, [K, P].
+        batch : Batch
+            A batch of each client.
+
+        Returns
+        -------
+        Tensor
+            Of the shape of `w`; zero for buffers.
+        """
 
     @abstractmethod
     def descend(self, w: Tensor, batch: Batch, extra: Tensor | None = None, *, lr: float | None = None) -> None:
-        """In place: w <- w - lr (gradient at w + extra)."""
+        """Take a step in place: w <- w - lr (gradient at w + extra).
+
+        Parameters
+        ----------
+        w : Tensor
+            Weights, [K, P].
+        batch : Batch
+            A batch of each client.
+        extra : Tensor, optional
+            Added to the gradient; of the shape of `w`.
+        lr : float, optional
+            Another step size than the usual one.
+        """
 
     @abstractmethod
     def logits(self, w: Tensor, x: Tensor) -> Tensor:
-        """The model's outputs, [n, classes], for one client's weights [P]."""
+        """Return the model's outputs.
+
+        Parameters
+        ----------
+        w : Tensor
+            One client's weights, [P].
+        x : Tensor
+            Features of n samples.
+
+        Returns
+        -------
+        Tensor
+            Of shape [n, classes].
+        """
 
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """A layer's weights as the products take them, all views of the flat weights."""
+    """One layer's weights in the shapes that the products need, all views of the flat weights."""
 
     weight: Tensor  # [K, out, in]
     turned: Tensor  # [K, in, out]
@@ -68,7 +112,7 @@ class Layer:
 
 
 class Dense(Gradient):
-    """Fully connected layers with ReLU between them.
+    """Gradients of fully connected layers with ReLU between them.
 
     Every call from Python takes the interpreter's lock, for which the threads of other clients wait: views are made
     once and kept, sums over a batch are products with a row of ones, and the loss is worked out at the end.
@@ -84,7 +128,7 @@ class Dense(Gradient):
 
     @property
     def mean_loss(self) -> Tensor:
-        """From each step's log-probabilities of the true labels."""
+        """Each client's mean training loss, from the log-probabilities of the true labels in each step."""
         loss, calls = torch.zeros(self.clients, dtype=torch.float64), torch.zeros(self.clients)
         for log_p, share in self._seen:
             loss[: len(share)] -= (log_p * share).sum((1, 2)).cpu()
@@ -92,14 +136,20 @@ class Dense(Gradient):
         return loss / calls.clamp(min=1)
 
     def __call__(self, w: Tensor, batch: Batch) -> Tensor:
-        """By hand."""
+        """Return the gradient by the formulas of this module."""
         gradient = torch.empty_like(w)
         gradient[:, self.network.parameters :] = 0
         self._update(gradient, self._backward(w, batch), batch, beta=0, alpha=1)
         return gradient
 
     def descend(self, w: Tensor, batch: Batch, extra: Tensor | None = None, *, lr: float | None = None) -> None:
-        """Fused: no gradient is stored."""
+        """Take a step in place without storing a gradient.
+
+        Parameters
+        ----------
+        w, batch, extra, lr
+            As in `Gradient.descend`.
+        """
         lr = self.lr if lr is None else lr
         parts = self._backward(w, batch)
         if extra is not None:
@@ -107,7 +157,7 @@ class Dense(Gradient):
         self._update(w, parts, batch, beta=1, alpha=-lr)
 
     def logits(self, w: Tensor, x: Tensor) -> Tensor:
-        """Layer after layer."""
+        """Return the model's outputs, computed layer after layer."""
         h = x.flatten(1)
         layers = self._layers(w[None])
         for layer in layers[:-1]:
@@ -115,7 +165,7 @@ class Dense(Gradient):
         return torch.addmm(layers[-1].bias[0], h, layers[-1].turned[0])
 
     def _layers(self, w: Tensor) -> list[Layer]:
-        """Views of `w`, kept, since steps repeat."""
+        """Return the layers as views of `w`, which are kept because steps repeat."""
         known = self._cache.get(id(w))
         if known is not None:
             return known[1]
@@ -131,7 +181,7 @@ class Dense(Gradient):
         return layers
 
     def _ones(self, share: Tensor) -> tuple[Tensor, Tensor]:
-        """-share [K, B, 1] and ones [K, 1, B], kept, since few kinds of batches come again and again."""
+        """Return -share [K, B, 1] and ones [K, 1, B], which are kept because few kinds of batches come again and again."""
         known = self._constants.get(id(share))
         if known is None:
             if len(self._constants) == self._known:
@@ -142,14 +192,14 @@ class Dense(Gradient):
     def _update(
         self, target: Tensor, parts: list[tuple[Tensor, Tensor]], batch: Batch, *, beta: float, alpha: float
     ) -> None:
-        """In place: target <- beta target + alpha gradient."""
+        """Set, in place, target <- beta target + alpha gradient."""
         ones = self._ones(batch.share)[1]
         for layer, (h, delta) in zip(self._layers(target), parts, strict=True):
             layer.weight.baddbmm_(delta.transpose(1, 2), h, beta=beta, alpha=alpha)
             layer.bias.baddbmm_(ones, delta, beta=beta, alpha=alpha)
 
     def _backward(self, w: Tensor, batch: Batch) -> list[tuple[Tensor, Tensor]]:
-        """Each layer's input and delta. `w` is not changed."""
+        """Return each layer's input and delta (see the formulas of this module); `w` is not changed."""
         layers = self._layers(w)
         inputs = [batch.x.flatten(2)]
         for layer in layers[:-1]:
@@ -166,7 +216,7 @@ class Dense(Gradient):
 
 
 class Automatic(Gradient):
-    """Any module, by autograd: its parameters are made to point into the flat weights, one client at a time.
+    """Gradients of any module by autograd, one client at a time: its parameters point into the flat weights.
 
     Batch-norm statistics are part of the flat weights, after the parameters: a step updates them, servers average
     them, and no gradient or proximal term touches them. A batch of one sample, from which batch-norm can learn
@@ -180,11 +230,11 @@ class Automatic(Gradient):
 
     @property
     def mean_loss(self) -> Tensor:
-        """Added up step by step."""
+        """Each client's mean training loss, summed step by step."""
         return self._loss / self._calls.clamp(min=1)
 
     def __call__(self, w: Tensor, batch: Batch) -> Tensor:
-        """By autograd."""
+        """Return the gradient by autograd, client by client."""
         gradient = torch.zeros_like(w)
         for row in range(len(w)):
             for part, value in zip(self.network.split(gradient[row])[0], self._grads(w, batch, row), strict=False):
@@ -192,7 +242,13 @@ class Automatic(Gradient):
         return gradient
 
     def descend(self, w: Tensor, batch: Batch, extra: Tensor | None = None, *, lr: float | None = None) -> None:
-        """A step on each client's weights."""
+        """Take a step in place on each client's weights, one client after the other.
+
+        Parameters
+        ----------
+        w, batch, extra, lr
+            As in `Gradient.descend`.
+        """
         lr = self.lr if lr is None else lr
         for row in range(len(w)):
             grads = self._grads(w, batch, row)
@@ -202,12 +258,13 @@ class Automatic(Gradient):
                 torch._foreach_add_(self.network.split(w[row])[0], grads, alpha=-lr)
 
     def logits(self, w: Tensor, x: Tensor) -> Tensor:
-        """In evaluation mode, in parts that fit in memory."""
+        """Return the model's outputs in evaluation mode, computed in parts that fit in memory."""
         module = self.network.point(w).eval()
         with torch.no_grad():
             return torch.cat([module(_fast(part)) for part in torch.split(x, 512)])
 
     def _grads(self, w: Tensor, batch: Batch, row: int) -> list[Tensor]:
+        """Return one client's gradients in the shapes of the parameters; empty if its batch is too small."""
         size = batch.sizes[row]
         if size < (2 if self.network.buffers else 1):
             return []
@@ -221,5 +278,5 @@ class Automatic(Gradient):
 
 
 def _fast(x: Tensor) -> Tensor:
-    """Images channels last in memory, which PyTorch's kernels work much faster on."""
+    """Return images channels last in memory, which PyTorch's kernels work much faster on."""
     return x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x

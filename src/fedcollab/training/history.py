@@ -19,9 +19,20 @@ KEYS = ("round", "client", "coalition")
 
 
 class History(Sequence[Row]):
-    """Rows with `round`, `client`, `coalition`, `train_loss` and, for evaluated rounds, the measures.
+    """The history of a training: rows with `round`, `client`, `coalition`, `train_loss` and, if evaluated, measures.
 
     `pandas.DataFrame(history)` makes a table of it; so does `pandas.read_json(path, lines=True)` of its file.
+
+    Parameters
+    ----------
+    rows : sequence of mappings
+        The first rows.
+
+    Examples
+    --------
+    >>> history = History([{"round": 1, "client": "north", "coalition": 0, "train_loss": 0.5}])
+    >>> history[0]["train_loss"], len(history)
+    (0.5, 1)
     """
 
     def __init__(self, rows: Sequence[Mapping[str, Any]] = ()) -> None:
@@ -32,7 +43,7 @@ class History(Sequence[Row]):
             self.add(row)
 
     def add(self, row: Mapping[str, Any]) -> None:
-        """Append a row."""
+        """Append a row, with `round`, `client`, `coalition` and any measures."""
         client = self._clients.setdefault(row["client"], len(self._clients))
         for key, value in zip(KEYS, (row["round"], client, row["coalition"]), strict=True):
             self._index[key].append(int(value))
@@ -67,7 +78,7 @@ class History(Sequence[Row]):
         return (self[index] for index in range(len(self)))
 
     def curve(self, measure: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """The rounds in which a measure was taken, and its mean over clients in each."""
+        """Return the rounds in which a measure was taken, and its mean over clients in each."""
         rounds = np.array(self._index["round"], dtype=np.int64)
         values = np.array(self._values.get(measure, [math.nan] * len(self)), dtype=np.float64)
         known = rounds[np.isfinite(values)]
@@ -75,12 +86,18 @@ class History(Sequence[Row]):
         return numbers, np.array([values[(rounds == number) & np.isfinite(values)].mean() for number in numbers])
 
     def lines(self) -> bytes:
-        """As JSON lines."""
+        """Return the history as JSON lines."""
         return b"".join(line(row) for row in self)
 
     @classmethod
     def read(cls, path: str | Path) -> History:
-        """Read JSON lines; a last line cut short by a killed process is left out."""
+        """Read a history from JSON lines; a last line cut short by a killed process is left out.
+
+        Raises
+        ------
+        InputError
+            If another line is not JSON.
+        """
         rows = []
         content = Path(path).read_text(encoding="utf-8", errors="replace").split("\n")
         for number, text in enumerate(content, start=1):
@@ -94,7 +111,7 @@ class History(Sequence[Row]):
 
 
 def line(row: Mapping[str, Any]) -> bytes:
-    """One row as a JSON line; NaN becomes null."""
+    """Return one row as a JSON line; NaN becomes null."""
     plain = {
         key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in row.items()
     }

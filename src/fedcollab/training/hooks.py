@@ -30,10 +30,26 @@ Batches = Callable[[int], "Iterable[Batch]"]
 
 @dataclass(frozen=True)
 class Algorithm:
-    """FedAvg's hooks. A subclass overrides the one that makes it different; its fields are its options.
+    """Base class of algorithms; its hooks are FedAvg's.
 
-    alone           every client is a coalition of its own
-    personalises    `personal` gives each client a model of its own, evaluated beside its coalition's
+    A subclass overrides the hooks that make it different; its dataclass fields are its options.
+
+    Attributes
+    ----------
+    alone : bool
+        Whether every client is a coalition of its own.
+    personalises : bool
+        Whether `personal` gives each client a model of its own, evaluated beside its coalition's.
+
+    Examples
+    --------
+    >>> @dataclass(frozen=True)
+    ... class Proximal(Algorithm):
+    ...     mu: float = 0.1
+    ...     def step(self, w, message, state, grad, batch):
+    ...         grad.descend(w, batch, self.mu * (w - message["w"]))
+    >>> Proximal().options()
+    {'mu': 0.1}
     """
 
     alone: ClassVar[bool] = False
@@ -42,43 +58,100 @@ class Algorithm:
     # server side
 
     def server_init(self, w0: Tensor) -> State:
-        """What the server keeps for a coalition; `w` is the coalition's model, of shape [P]."""
+        """Return what the server keeps for a coalition.
+
+        Parameters
+        ----------
+        w0 : Tensor
+            The initial weights, of shape [P].
+
+        Returns
+        -------
+        dict of Tensor
+            At least `w`, the coalition's model.
+        """
         return {"w": w0}
 
     def broadcast(self, server: State) -> State:
-        """What each client of the coalition is sent."""
+        """Return what each client of a coalition is sent, given the server's state for that coalition."""
         return {"w": server["w"]}
 
     def aggregate(self, server: State, replies: Sequence[State], weights: Sequence[float]) -> State:
-        """The coalition's next state, from replies in order of client name; `weights` sum to 1."""
+        """Return a coalition's next state.
+
+        Parameters
+        ----------
+        server : dict of Tensor
+            The coalition's state.
+        replies : sequence of dict of Tensor
+            What its clients sent back, in order of client name.
+        weights : sequence of float
+            What each reply weighs, by quantity; they sum to 1.
+        """
         return {**server, "w": average([reply["w"] for reply in replies], weights)}
 
     # client side
 
     def client_init(self, message: State) -> State:
-        """What a client keeps between rounds, made when it first takes part."""
+        """Return what a client keeps between rounds; called when it first takes part, with what it was sent."""
         return {}
 
     def begin(self, message: State, state: State) -> Tensor:
-        """Where local training starts: new weights, not the message's own."""
+        """Return the weights from which local training starts: new ones, not the message's own."""
         return message["w"].clone()
 
     def step(self, w: Tensor, message: State, state: State, grad: Gradient, batch: Batch) -> None:
-        """One local step on one batch."""
+        """Take one local step on one batch; `w` and `state` are changed in place.
+
+        Parameters
+        ----------
+        w : Tensor
+            The weights that are trained, [K, P].
+        message : dict of Tensor
+            What the clients were sent; `message["w"]` is the coalition's model.
+        state : dict of Tensor
+            What the clients keep between rounds.
+        grad : Gradient
+            Computes gradients, and takes plain steps with `grad.descend`.
+        batch : Batch
+            A batch of each client.
+        """
         grad.descend(w, batch)
 
     def reply(self, w: Tensor, message: State, state: State, steps: Tensor, lr: float) -> State:
-        """What is sent back; `steps` has shape [K, 1]. `state` may be changed in place."""
+        """Return what the clients send back after local training; `state` may be changed in place.
+
+        Parameters
+        ----------
+        w : Tensor
+            The trained weights, [K, P].
+        message, state : dict of Tensor
+            As in `step`.
+        steps : Tensor
+            How many steps each client took, [K, 1].
+        lr : float
+            The step size.
+        """
         return {"w": w}
 
     def personal(self, message: State, state: State, grad: Gradient, batches: Batches) -> Tensor:
-        """The client's own model. `batches(n)` gives n batches of its training data."""
+        """Return the clients' own models, [K, P]; used where `personalises` is True.
+
+        Parameters
+        ----------
+        message, state : dict of Tensor
+            As in `step`.
+        grad : Gradient
+            Computes gradients.
+        batches : callable
+            `batches(n)` gives n batches of the client's training data.
+        """
         return message["w"]
 
     # how it travels in messages
 
     def options(self) -> dict[str, Any]:
-        """The algorithm's options, as JSON values."""
+        """Return the algorithm's options, as JSON values."""
         return asdict(self)
 
 
@@ -87,7 +160,26 @@ ALGORITHMS: dict[str, type[Algorithm]] = {}
 
 
 def register(name: str) -> Callable[[A], A]:
-    """Class decorator: make an algorithm known by a name, so that messages and users can say it."""
+    """Make an algorithm known by a name, for users and for messages; a class decorator.
+
+    Parameters
+    ----------
+    name : str
+        The name; one that is taken is replaced.
+
+    Returns
+    -------
+    callable
+        The decorator, which returns the class unchanged.
+
+    Examples
+    --------
+    >>> @register("my-fedavg")
+    ... class MyFedAvg(Algorithm):
+    ...     pass
+    >>> ALGORITHMS.pop("my-fedavg") is MyFedAvg
+    True
+    """
 
     def add(algorithm: A) -> A:
         ALGORITHMS[name] = algorithm
@@ -97,9 +189,25 @@ def register(name: str) -> Callable[[A], A]:
 
 
 def make_algorithm(algorithm: str | Algorithm, options: Mapping[str, Any] | None = None) -> tuple[str, Algorithm]:
-    """An algorithm and its registered name, from a name with options or from an object.
+    """Return an algorithm and its registered name.
 
-    An object of a class that was never registered is registered here under its class name.
+    Parameters
+    ----------
+    algorithm : str or Algorithm
+        A name, or an object; an object of a class that was never registered is registered under its class name.
+    options : mapping, optional
+        The options of an algorithm given by name.
+
+    Raises
+    ------
+    InputError
+        If the name or an option is unknown, an option is out of range, or an object comes with options.
+
+    Examples
+    --------
+    >>> from fedcollab.training import algorithms
+    >>> make_algorithm("fedprox", {"mu": 0.5})
+    ('fedprox', FedProx(mu=0.5))
     """
     if isinstance(algorithm, Algorithm):
         if options:
@@ -115,7 +223,22 @@ def make_algorithm(algorithm: str | Algorithm, options: Mapping[str, Any] | None
 
 
 def check_options(where: str, options: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
-    """Every option must be known; one whose default is a number must be a number of at least 0."""
+    """Check that every option is known, and that one whose default is a number is a number of at least 0.
+
+    Parameters
+    ----------
+    where : str
+        What the options belong to, for the message.
+    options : mapping
+        The options.
+    defaults : mapping
+        The known options and their default values.
+
+    Raises
+    ------
+    InputError
+        If one is unknown or out of range.
+    """
     for key, value in options.items():
         if key not in defaults:
             has = unknown("option", key, defaults) if defaults else f"`option` (={key!r}): it has none"
@@ -125,7 +248,7 @@ def check_options(where: str, options: Mapping[str, Any], defaults: Mapping[str,
 
 
 def average(values: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
-    """The weighted sum, in the order given (order of client name), so that the order of clients never matters."""
+    """Return the weighted sum in the order given (of client name), so that the order of clients never matters."""
     total = values[0] * weights[0]
     for value, weight in zip(values[1:], weights[1:], strict=True):
         total.add_(value, alpha=weight)

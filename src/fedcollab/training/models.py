@@ -26,7 +26,17 @@ Factory = Callable[..., nn.Module]
 
 
 def mlp(shape: Sequence[int], classes: int, widths: Sequence[int] = (200, 200)) -> nn.Module:
-    """Fully connected layers with ReLU between; the paper's is 784-200-200-10."""
+    """Return fully connected layers with ReLU between them; the paper's are 784-200-200-10.
+
+    Parameters
+    ----------
+    shape : sequence of int
+        The shape of one sample.
+    classes : int
+        The number of classes.
+    widths : sequence of int
+        The sizes of the hidden layers.
+    """
     for width in widths:
         number("widths", width, at_least=1, whole=True)
     sizes = [math.prod(shape), *widths, classes]
@@ -37,14 +47,30 @@ def mlp(shape: Sequence[int], classes: int, widths: Sequence[int] = (200, 200)) 
 
 
 def logistic(shape: Sequence[int], classes: int) -> nn.Module:
-    """Multinomial logistic regression: one linear layer."""
+    """Return multinomial logistic regression, which is one linear layer; arguments as in `mlp`."""
     return mlp(shape, classes, ())
 
 
 def cnn(shape: Sequence[int], classes: int, channels: Sequence[int] = (32, 64, 64), width: int = 64) -> nn.Module:
-    """The paper's five layers: 3x3 convolutions of 32, 64, 64 with max-pool 2 after the first two, dense 64, dense.
+    """Return the paper's five layers: 3x3 convolutions with max-pool 2 after the first two, dense, dense.
 
     ReLU comes after the pooling: max(relu(.)) = relu(max(.)), with the same gradients, on a quarter of the values.
+
+    Parameters
+    ----------
+    shape : sequence of int
+        The shape of one image: channels, height, width.
+    classes : int
+        The number of classes.
+    channels : sequence of int
+        The channels of the three convolutions.
+    width : int
+        The size of the first dense layer.
+
+    Raises
+    ------
+    InputError
+        If the samples are no images, or smaller than 18 x 18.
     """
     if len(shape) != 3 or min(shape[1:]) < 18:
         raise InputError(
@@ -68,7 +94,7 @@ class Convolutions(nn.Sequential):
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        """Scores [n, classes] of images [n, channels, height, width]."""
+        """Return scores [n, classes] of images [n, channels, height, width]."""
         height, breadth = (4 * (((side - 2) // 2 - 2) // 2) + 6 for side in x.shape[2:])
         x = x[:, :, :height, :breadth]
         if x.device.type == "cpu" and x.dtype == torch.float32 and len(x) and torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
@@ -86,7 +112,26 @@ ALIGN = 16  # floats in a cache line
 
 
 def register_model(name: str) -> Callable[[Factory], Factory]:
-    """Decorator: make a factory known by a name, so that messages and users can say it."""
+    """Make a model's factory known by a name, for users and for messages; a decorator.
+
+    Parameters
+    ----------
+    name : str
+        The name; one that is taken is replaced.
+
+    Returns
+    -------
+    callable
+        The decorator, which returns the factory unchanged.
+
+    Examples
+    --------
+    >>> @register_model("tiny")
+    ... def tiny(shape, classes):
+    ...     return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(shape), classes))
+    >>> MODELS.pop("tiny") is tiny
+    True
+    """
 
     def add(factory: Factory) -> Factory:
         MODELS[name] = factory
@@ -96,7 +141,23 @@ def register_model(name: str) -> Callable[[Factory], Factory]:
 
 
 def name_model(model: str | Factory | nn.Module) -> str:
-    """The registered name of a model given by name, as a factory, or as a module to copy (weights included)."""
+    """Return the registered name of a model; a factory or a module that has none is registered.
+
+    Parameters
+    ----------
+    model : str, callable or torch.nn.Module
+        A registered name, a factory `(shape, classes, **options)`, or a module to copy (weights included).
+
+    Raises
+    ------
+    InputError
+        If the name is unknown, or `model` is none of these.
+
+    Examples
+    --------
+    >>> name_model(mlp)
+    'mlp'
+    """
     if isinstance(model, str):
         choose("model", model, MODELS)
         return model
@@ -117,12 +178,31 @@ def name_model(model: str | Factory | nn.Module) -> str:
 class Network:
     """A module seen as a function of one flat vector.
 
-    text         the model's name, options, shape and classes as JSON: what messages carry
-    size         length of the flat vector: `parameters` entries are trained, `buffers` follow, then zeros up to a
-                 multiple of 16, so that every row of a stack starts on a cache line (products are twice as fast)
-    layout       name and shape of each part of the flat vector
-    widths       (in, out) of each layer where the model is a plain stack of dense layers, else empty
-    weights_from what the initial weights are, where it is not the seed alone
+    Parameters
+    ----------
+    text : str
+        The model's name, options, shape and classes as JSON (see `describe`): what messages carry.
+    device : str, default "cpu"
+        Where the module is put.
+    seed : int, default 0
+        The initial weights are derived from it.
+
+    Attributes
+    ----------
+    size : int
+        Length of the flat vector: `parameters` entries are trained, `buffers` follow, then zeros up to a multiple of
+        16, so that every row of a stack starts on a cache line (products are twice as fast).
+    layout : list of (str, tuple of int)
+        Name and shape of each part of the flat vector.
+    widths : list of (int, int)
+        (in, out) of each layer where the model is a plain stack of dense layers, else empty.
+    weights_from : str
+        Where the initial weights come from, if not from the seed alone.
+
+    Raises
+    ------
+    InputError
+        If the model is unknown, has nothing to train, or does not map a batch to one score for each class.
     """
 
     def __init__(self, text: str, device: str = "cpu", seed: int = 0) -> None:
@@ -151,30 +231,42 @@ class Network:
 
     @classmethod
     def describe(cls, name: str, options: Mapping[str, Any], shape: Sequence[int], classes: int) -> str:
-        """The text that names a network in messages."""
+        """Return the text that names a network in messages.
+
+        Parameters
+        ----------
+        name : str
+            The model's registered name.
+        options : mapping
+            The model's options.
+        shape : sequence of int
+            The shape of one sample.
+        classes : int
+            The number of classes.
+        """
         return json.dumps({"name": name, "options": dict(options), "shape": list(shape), "classes": classes})
 
     def initial(self) -> Tensor:
-        """The flat weights that the module was built with, on the CPU."""
+        """Return the flat weights that the module was built with, on the CPU."""
         parts = [value.detach().reshape(-1).cpu().float() for value in (*self._parameters, *self._buffers)]
         return torch.cat([*parts, torch.zeros(self.size - self.parameters - self.buffers)])
 
     def split(self, w: Tensor) -> tuple[list[Tensor], list[Tensor]]:
-        """Views of a flat vector in the shapes of the module's parameters and of its buffers."""
+        """Return views of a flat vector in the shapes of the module's parameters and of its buffers."""
         values = (*self._parameters, *self._buffers)
         parts = torch.split(w[: self.parameters + self.buffers], [value.numel() for value in values])
         shaped = [part.view(value.shape) for part, value in zip(parts, values, strict=True)]
         return shaped[: len(self._parameters)], shaped[len(self._parameters) :]
 
     def point(self, w: Tensor) -> nn.Module:
-        """The module with its parameters and buffers pointing into a flat vector."""
+        """Return the module with its parameters and buffers pointing into a flat vector."""
         parameters, buffers = self.split(w)
         for own, view in zip((*self._parameters, *self._buffers), (*parameters, *buffers), strict=True):
             own.data = view
         return self.module
 
     def _check(self, spec: Mapping[str, Any]) -> None:
-        """The module must map a batch to one score a class."""
+        """Check that the module maps a batch to one score for each class."""
         where = f"model '{spec['name']}'"
         device = self._parameters[0].device
         self.module.eval()
@@ -194,7 +286,7 @@ class Network:
 
 
 def size_of(text: str) -> int:
-    """The length of a network's flat vector, without making room for it."""
+    """Return the length of a network's flat vector without allocating it; `text` is as `Network.describe` writes it."""
     spec = json.loads(text)
     factory = choose("model", spec["name"], MODELS)
     with torch.device("meta"):
@@ -204,7 +296,7 @@ def size_of(text: str) -> int:
 
 
 def _build(factory: Factory, name: str, shape: Sequence[int], classes: int, options: Mapping[str, Any]) -> nn.Module:
-    """Call a factory: `(shape, classes, **options)`, or without arguments if that is what it takes."""
+    """Call a factory as `(shape, classes, **options)`, or without arguments if that is what it takes."""
     parameters = list(inspect.signature(factory).parameters.values())
     required = [
         p for p in parameters if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)

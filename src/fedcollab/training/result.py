@@ -26,21 +26,40 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class TrainingResult:
-    """The measures of the last round, in the order of `names`, and all that belongs to them.
+    """The result of a training: the measures of the last round in the order of `names`, and all that belongs to them.
 
-    names           the clients, in the order in which they were given
-    coalitions      lists of names; `assignment` is each client's position in it
-    measures        accuracy, loss, balanced_accuracy, auc on each client's test split, of its coalition's last model
-    personal        the same for each client's own model, where the algorithm personalises; else empty
-    history         one row a round and client
-    models          flat weights: "last" and "best" one row a coalition, "personal" one row a client
-    layout          name and shape of each part of a row of `models`
-    method          the algorithm, or the clustered baseline
-    model           name, options, shape and classes of the model; `schema` is how raw samples become its inputs
-    settings        what was asked; cost: rounds, bytes, seconds
-    stopped         coalitions (by position) that stopped early, and why
-    failures        (round, client, why) for every client that failed to answer
-    distances       N x N in the order of `names`, where a clustered baseline has one
+    Parameters
+    ----------
+    names : tuple of str
+        The clients, in the order in which they were given.
+    coalitions : list of lists of str
+        Who trained with whom.
+    measures : mapping of arrays
+        accuracy, loss, balanced_accuracy and auc on each client's test split, of its coalition's last model.
+    personal : mapping of arrays
+        The same for each client's own model, where the algorithm personalises; else empty.
+    history : History
+        One row for each round and client.
+    models : mapping of arrays
+        Flat weights: "last" and "best" with one row for each coalition, "personal" with one for each client.
+    layout : list of (str, tuple of int)
+        Name and shape of each part of a row of `models`.
+    method : str
+        The algorithm, or the clustered baseline.
+    model : mapping
+        Name, options, shape and classes of the model.
+    schema : mapping
+        How raw samples become the model's inputs.
+    settings : mapping
+        What was asked.
+    cost : mapping
+        Calls, bytes and seconds.
+    stopped : mapping
+        Coalitions (by position) that stopped early, and why.
+    failures : list of (round, client, why)
+        Every time that a client failed to answer.
+    distances : array, optional
+        N x N in the order of `names`, where a clustered baseline has one.
     """
 
     names: tuple[str, ...]
@@ -61,7 +80,7 @@ class TrainingResult:
 
     @property
     def assignment(self) -> NDArray[np.int64]:
-        """Each client's coalition, labels 0..K-1 in order of first appearance."""
+        """Each client's position in `coalitions`."""
         where = {name: label for label, members in enumerate(self.coalitions) for name in members}
         return np.array([where[name] for name in self.names])
 
@@ -72,12 +91,12 @@ class TrainingResult:
 
     @property
     def loss(self) -> Floats:
-        """Each client's mean cross-entropy on its test split."""
+        """Each client's mean cross-entropy on its test split, with its coalition's model."""
         return self.measures["loss"]
 
     @property
     def balanced_accuracy(self) -> Floats:
-        """Each client's balanced accuracy."""
+        """Each client's balanced accuracy on its test split, with its coalition's model."""
         return self.measures["balanced_accuracy"]
 
     @property
@@ -96,17 +115,61 @@ class TrainingResult:
         return self.accuracy if self.personal_accuracy is None else self.personal_accuracy
 
     def summary(self, local: TrainingResult | None = None, everyone: TrainingResult | None = None) -> dict[str, float]:
-        """Acc of what is reported, and against local (and global) training IPR, RSD and mean gains."""
+        """Compare with training alone and with training with everyone.
+
+        Parameters
+        ----------
+        local, everyone : TrainingResult, optional
+            The results of the same clients trained alone, and all together.
+
+        Returns
+        -------
+        dict
+            The mean of the reported accuracy and, against the given results, IPR, RSD and mean gains.
+
+        Raises
+        ------
+        InputError
+            If the results are of different clients.
+        """
         return metrics.summary(self.reported, _aligned(self, local), _aligned(self, everyone))
 
     def verdicts(self, local: TrainingResult, everyone: TrainingResult | None = None) -> list[str]:
-        """A sentence for every client."""
+        """Return a sentence for every client that says what training with others gained it.
+
+        Parameters
+        ----------
+        local : TrainingResult
+            The result of the same clients trained alone.
+        everyone : TrainingResult, optional
+            The result of all of them trained together.
+
+        Raises
+        ------
+        InputError
+            If the results are of different clients.
+        """
         return metrics.verdicts(self.names, self.reported, _aligned(self, local), _aligned(self, everyone))  # type: ignore[arg-type]
 
     def weights(
         self, *, client: str | None = None, coalition: int | None = None, which: str = "last"
     ) -> dict[str, Any]:
-        """One model's arrays by parameter name: a coalition's, by position or by one of its clients, or a personal."""
+        """Return one model's arrays by parameter name.
+
+        Parameters
+        ----------
+        client : str, optional
+            Whose model: that of its coalition, or its own where `which` is "personal".
+        coalition : int, optional
+            Or which coalition's, by position.
+        which : str, default "last"
+            "last", "best" or "personal", as far as the training left them.
+
+        Raises
+        ------
+        InputError
+            If neither or both of `client` and `coalition` are given, or one is unknown.
+        """
         stored = choose("which", which, dict(self.models))
         if (client is None) == (coalition is None):
             raise InputError("give either `client` or `coalition`, to say whose model")
@@ -166,7 +229,18 @@ class TrainingResult:
 
     @classmethod
     def load(cls, path: str | Path) -> TrainingResult:
-        """Read what `save` wrote."""
+        """Read a result that `save` wrote.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file, or the folder with training.json.
+
+        Raises
+        ------
+        InputError
+            If a file is missing, broken or of another kind.
+        """
         path = _file(path)
         content = artefact.read_json(path, "training")
         try:
@@ -195,7 +269,7 @@ class TrainingResult:
             raise InputError(f"`{path}` is not a complete training file: {error!r}") from None
 
     def plot(self) -> Any:
-        """Each client's accuracy, in the order of the coalitions, as an Altair chart."""
+        """Return each client's accuracy, in the order of the coalitions, as an Altair chart."""
         return display("plot_training", self)
 
     def _repr_html_(self) -> str:
@@ -209,11 +283,12 @@ class TrainingResult:
 
 
 def flatten(arrays: Mapping[str, NDArray[Any]], layout: list[tuple[str, tuple[int, ...]]]) -> NDArray[np.float32]:
-    """One flat vector from arrays by parameter name."""
+    """Return one flat vector from arrays by parameter name."""
     return np.concatenate([np.asarray(arrays[name], dtype=np.float32).reshape(-1) for name, _ in layout])
 
 
 def _split(flat: NDArray[np.float32], layout: list[tuple[str, tuple[int, ...]]]) -> dict[str, NDArray[np.float32]]:
+    """Return the parts of a flat vector by parameter name; the opposite of `flatten`."""
     edges = np.cumsum([int(np.prod(shape)) for _, shape in layout])[:-1]
     parts = np.split(flat, edges)
     return {name: part.reshape(shape) for (name, shape), part in zip(layout, parts, strict=True)}
@@ -222,6 +297,7 @@ def _split(flat: NDArray[np.float32], layout: list[tuple[str, tuple[int, ...]]])
 def _models(
     path: Path, counts: Mapping[str, int], layout: list[tuple[str, tuple[int, ...]]]
 ) -> dict[str, NDArray[np.float32]]:
+    """Read the models of a result: `counts` rows of each kind."""
     if not counts:
         return {}
     try:
@@ -244,11 +320,12 @@ def _models(
 
 
 def _numbers(columns: Mapping[str, Any]) -> dict[str, Floats]:
+    """Return columns read from JSON as arrays, with NaN for null."""
     return {key: np.array([np.nan if v is None else v for v in values]) for key, values in columns.items()}
 
 
 def _aligned(result: TrainingResult, other: TrainingResult | None) -> Floats | None:
-    """The other result's reported accuracy in this one's order of clients."""
+    """Return the other result's reported accuracy in this one's order of clients."""
     if other is None:
         return None
     if set(other.names) != set(result.names):
@@ -258,12 +335,12 @@ def _aligned(result: TrainingResult, other: TrainingResult | None) -> Floats | N
 
 
 def _file(path: str | Path) -> Path:
-    """A folder means `training.json` in it."""
+    """Return the path of a result; a folder means training.json in it."""
     path = Path(path)
     return path / "training.json" if path.is_dir() or not path.suffix else path
 
 
 def schema_of(text: str) -> dict[str, Any]:
-    """A schema's JSON as an object, to be stored with the models that need it."""
+    """Return a schema's JSON as an object, to be stored with the models that need it."""
     content: dict[str, Any] = json.loads(text)
     return content

@@ -32,7 +32,15 @@ KEPT = ("lr", "batch_size", "seed", "participation", "evaluate_every", "early_st
 
 @dataclass(eq=False)
 class Continued(Grouping):
-    """Fixed coalitions whose models start from given weights; None starts like any new model."""
+    """Fixed coalitions whose models start from given weights.
+
+    Parameters
+    ----------
+    coalitions : sequence of sequences of str
+        The coalitions.
+    weights : sequence of arrays or None
+        For each coalition the weights to start from; None starts like any new model.
+    """
 
     weights: Sequence[Weights | None] = field(default_factory=list)
 
@@ -122,4 +130,5 @@ def retrain(
 
 
 def _schema(result: TrainingResult) -> Schema:
+    """Return the schema that a result was trained with."""
     return Schema.from_json(json.dumps(result.schema))

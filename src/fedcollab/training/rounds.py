@@ -37,7 +37,17 @@ Best = dict[int, tuple[float, Tensor]]
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """By client: measures of its coalition's model, measures of its own model, and its own model."""
+    """The measures of one evaluation, by client.
+
+    Parameters
+    ----------
+    measures : dict of arrays
+        Those of its coalition's model, in the order of `result.MEASURES`.
+    personal : dict of arrays
+        Those of its own model, where the algorithm personalises.
+    kept : dict of arrays
+        The flat weights of its own model, where they were asked for.
+    """
 
     measures: Measures = field(default_factory=dict)
     personal: Measures = field(default_factory=dict)
@@ -46,14 +56,34 @@ class Evaluation:
 
 @dataclass(eq=False)
 class Session:
-    """What a run works with: the federation, the algorithm, the initial weights, and who is in which coalition.
+    """The state of a training on the server.
 
-    servers      each coalition's state on the server
-    assignment   each client's coalition, a position in `servers`
-    stopped      coalitions that train no more, and why
-    failures     (round, client, why) for each client that did not answer
-    seen         the last round that counts for each client that took part: its state then is what it goes on from
-    training     what tells this training from others, so that no client goes on from another's state
+    Parameters
+    ----------
+    federation : Federation
+        The clients.
+    setting : Setting
+        What all clients have in common.
+    algorithm : Algorithm
+        The algorithm.
+    network : Network
+        The model, with its initial weights.
+    quantities : mapping of int
+        Each client's training samples.
+    participation : float, default 1.0
+        The share of each coalition that takes part in a round.
+    training : str
+        What tells this training from others, so that no client goes on from another's state.
+    servers : list of dict
+        Each coalition's state on the server.
+    assignment : dict
+        Each client's coalition, a position in `servers`.
+    stopped : dict
+        Coalitions that train no more, and why.
+    failures : list of (round, client, why)
+        Every time that a client did not answer.
+    seen : dict
+        The last round that counts for each client that took part: its state then is what it goes on from.
     """
 
     federation: Federation
@@ -74,7 +104,7 @@ class Session:
         self._text = json.dumps(asdict(self.setting))
 
     def initials(self, count: int, stage: str) -> list[Tensor]:
-        """Weights from different seeds; the first are those that every other method starts from."""
+        """Return `count` vectors of weights from different seeds; the first is that from which all other methods start."""
         drawn = (seeds.derive(self.setting.seed, stage, k) for k in range(1, count))
         return [self.initial, *(Network(self.network.text, seed=seed).initial() for seed in drawn)]
 
@@ -94,20 +124,33 @@ class Session:
         return not self.active
 
     def members(self, coalition: int) -> list[str]:
-        """The clients of a coalition, in order of name."""
+        """Return the clients of a coalition, in order of name."""
         return [name for name in self.names if self.assignment[name] == coalition]
 
     def shares(self, names: Sequence[str]) -> list[float]:
-        """Weights by quantity that sum to 1."""
+        """Return the share of each of these clients in their samples, which sum to 1."""
         total = sum(self.quantities[name] for name in names)
         return [self.quantities[name] / total for name in names]
 
     def weights(self) -> Tensor:
-        """The model of every coalition, [coalitions, P]."""
+        """Return the model of every coalition, [coalitions, P]."""
         return torch.stack([server["w"] for server in self.servers])
 
     def train(self, number: int, sent: Mapping[str, State]) -> tuple[Replies, dict[str, float], dict[str, str]]:
-        """Local training of the named clients: replies and losses, and for whom they are not finite."""
+        """Train clients locally.
+
+        Parameters
+        ----------
+        number : int
+            The round.
+        sent : mapping
+            What each client that takes part is sent.
+
+        Returns
+        -------
+        tuple
+            Replies and losses by client, and for clients whose weights or loss are not finite what diverged.
+        """
         answers = self._call(client.train, number, {name: _arrays(state) for name, state in sent.items()})
         spoilt = {name: answer["diverged"] for name, answer in answers.items() if not answer["finite"]}
         good = {name: answer for name, answer in answers.items() if name not in spoilt}
@@ -121,9 +164,15 @@ class Session:
         return replies, losses, spoilt
 
     def evaluate(self, number: int, *, keep: bool = False) -> Evaluation:
-        """Every client's measures of its coalition's model and of its own, and with `keep` the latter's weights.
+        """Test every client's coalition's model and, where the algorithm personalises, its own.
 
-        Where models stay with the clients, `keep` has each keep its own (and its coalition's) for itself instead.
+        Parameters
+        ----------
+        number : int
+            The round.
+        keep : bool, default False
+            Ask for the weights of the personal models too. Where models stay with the clients, each client keeps the
+            model that it would use instead.
         """
         stays = self.federation.runtime.models_stay
         extra = {"personal": self.algorithm.personalises, "keep": keep and not stays, "stay": keep and stays}
@@ -137,13 +186,13 @@ class Session:
         return Evaluation(measures, own, {name: a["personal"] for name, a in answers.items() if "personal" in a})
 
     def losses(self, number: int) -> dict[str, NDArray[np.float64]]:
-        """Every client's training loss under every coalition's model."""
+        """Return every client's training loss under every coalition's model."""
         models = self.weights().numpy()
         answers = self._call(client.losses, number, {name: {"models": models} for name in self.names})
         return {name: answer["losses"] for name, answer in answers.items()}
 
     def aggregate(self, coalition: int, replies: Replies) -> State:
-        """A coalition's next state, from the replies of its clients."""
+        """Return a coalition's next state, from the replies of its clients."""
         names = sorted(replies)
         shares = self.shares(names)
         server = self.algorithm.aggregate(self.servers[coalition], [replies[name] for name in names], shares)
@@ -158,14 +207,14 @@ class Session:
         self.seen.clear()
 
     def participants(self, number: int, coalition: int) -> list[str]:
-        """Who takes part: a share of the coalition, at least one, drawn from (seed, round, client name)."""
+        """Return who takes part: a share of the coalition, at least one, drawn from (seed, round, client name)."""
         members = self.members(coalition)
         count = max(1, round(self.participation * len(members)))
         drawn = sorted(members, key=lambda name: seeds.derive(self.setting.seed, "participation", number, name))
         return sorted(drawn[:count])
 
     def _call(self, action: Action, number: int, messages: Mapping[str, Message]) -> dict[str, Message]:
-        """Call clients; one that fails or does not answer is noted, and missing from the result."""
+        """Call clients; one that fails or does not answer is recorded in `failures` and missing from the result."""
         common = {"setting": self._text, "round": number, "training": self.training}
         since = {name: {"since": self.seen[name]} if name in self.seen else {} for name in messages}
         with_whom = {name: {} if action is client.losses else {"coalition": self._partners(name)} for name in messages}
@@ -176,10 +225,11 @@ class Session:
         return answers
 
     def _partners(self, name: str) -> list[str]:
-        """Who is in a client's coalition, itself included; before there are coalitions, it alone."""
+        """Return who is in a client's coalition, itself included; before there are coalitions, the client alone."""
         return self.members(self.assignment[name]) if self.assignment else [name]
 
     def _note(self, number: int, name: str, reason: str) -> None:
+        """Record that a client failed; warn the first time."""
         if all(name != known for _, known, _ in self.failures):
             text = f"round {number}: client `{name}` failed ({reason}); its coalition goes on without it"
             warnings.warn(text, FedcollabWarning, stacklevel=2)
@@ -188,9 +238,19 @@ class Session:
 
 @dataclass(eq=False)
 class Grouping:
-    """Who is in which coalition: fixed, as given. Baselines override the hooks.
+    """Who is in which coalition: fixed, as given. Clustered baselines override the hooks.
 
-    distances   N x N between clients in order of name, where the method has such a thing
+    Parameters
+    ----------
+    coalitions : sequence of sequences of str
+        The coalitions.
+
+    Attributes
+    ----------
+    method : str
+        The name of the method.
+    distances : array, optional
+        N x N between clients in order of name, where the method has such a thing.
     """
 
     method: ClassVar[str] = "fixed"
@@ -198,25 +258,47 @@ class Grouping:
     distances: NDArray[np.float64] | None = field(default=None, init=False)
 
     def options(self) -> dict[str, Any]:
-        """What was chosen about how it groups: its fields that are numbers or words."""
+        """Return the settings of the grouping: its fields that are numbers, texts or booleans."""
         chosen = {known.name: getattr(self, known.name) for known in fields(self) if known.init}
         return {key: value for key, value in chosen.items() if isinstance(value, (bool, int, float, str))}
 
     def start(self, session: Session) -> None:
-        """Set `session.servers` and `session.assignment`."""
+        """Set `session.servers` and `session.assignment` before the first round."""
         session.servers = [session.algorithm.server_init(session.initial) for _ in self.coalitions]
         session.assignment = {name: k for k, members in enumerate(self.coalitions) for name in members}
 
     def before(self, number: int, session: Session) -> None:
-        """Before a round's broadcast."""
+        """Change the coalitions, if the method does so, before a round's broadcast."""
 
     def after(self, number: int, session: Session, old: Sequence[State], replies: Replies) -> None:
-        """After a round's aggregation; `old` are the servers' states before it."""
+        """Change the coalitions, if the method does so, after a round's aggregation.
+
+        Parameters
+        ----------
+        number : int
+            The round.
+        session : Session
+            The training.
+        old : sequence of dict
+            The servers' states before the aggregation.
+        replies : dict
+            What the clients sent back.
+        """
 
 
 @dataclass(frozen=True)
 class Round:
-    """What a round left: losses, and measures where it was evaluated."""
+    """What a round left.
+
+    Parameters
+    ----------
+    number : int
+        The round.
+    losses : mapping
+        The mean training loss of each client that took part.
+    evaluation : Evaluation
+        The measures; empty where the round was not evaluated.
+    """
 
     number: int
     losses: Mapping[str, float]
@@ -234,10 +316,31 @@ def run_rounds(
     keep: Callable[[Snapshot], None] | None = None,
     resumed: Snapshot | None = None,
 ) -> tuple[Best, Evaluation]:
-    """Train; return each coalition's best model by mean accuracy over its clients, and the last evaluation.
+    """Train all coalitions, round by round.
 
-    `watch` sees every round, `keep` all that it leaves; `resumed` is a round to go on from. `early_stop` ends a
-    coalition after so many evaluations without a better mean accuracy.
+    Parameters
+    ----------
+    session : Session
+        The training.
+    grouping : Grouping
+        Who is in which coalition.
+    rounds : int
+        How many rounds to train.
+    evaluate_every : int or None
+        Rounds between evaluations; None evaluates the last round only.
+    early_stop : int or None
+        A coalition stops after so many evaluations without a better mean accuracy.
+    watch : callable
+        Called with the session and what each round left.
+    keep : callable, optional
+        Called with a snapshot of each round.
+    resumed : Snapshot, optional
+        The round to go on from.
+
+    Returns
+    -------
+    tuple
+        Each coalition's best mean accuracy over its clients with the model that had it, and the last evaluation.
     """
     best: Best = {}
     waited: dict[int, int] = {}
@@ -263,7 +366,7 @@ def run_rounds(
 
 
 def _snapshot(number: int, session: Session, grouping: Grouping, best: Best, waited: dict[int, int]) -> Snapshot:
-    """All that a round leaves; values are replaced as training goes on, never changed, so that no copy is needed."""
+    """Return all that a round leaves; values are replaced as training goes on, never changed, so no copy is needed."""
     return Snapshot(
         number,
         list(session.servers),
@@ -279,6 +382,7 @@ def _snapshot(number: int, session: Session, grouping: Grouping, best: Best, wai
 
 
 def _restore(session: Session, grouping: Grouping, snapshot: Snapshot) -> None:
+    """Set a session and its grouping to a snapshot."""
     session.servers, session.assignment = list(snapshot.servers), dict(snapshot.assignment)
     session.stopped, session.failures = dict(snapshot.stopped), list(snapshot.failures)
     session.seen, grouping.distances = dict(snapshot.seen), snapshot.distances
@@ -293,7 +397,7 @@ def _judge(
     waited: dict[int, int],
     patience: int | None,
 ) -> None:
-    """Keep what is best so far, and stop coalitions that have not improved for long."""
+    """Keep each coalition's best model so far, and stop coalitions that have not improved for `patience` evaluations."""
     for coalition in session.active:
         scores = [evaluation.measures[name][0] for name in session.members(coalition) if name in evaluation.measures]
         score = float(np.mean(scores)) if scores else -math.inf
@@ -306,6 +410,7 @@ def _judge(
 
 
 def _one_round(number: int, session: Session, grouping: Grouping) -> dict[str, float]:
+    """Run one round: broadcast, local training, aggregation; return the training losses by client."""
     chosen = {coalition: session.participants(number, coalition) for coalition in session.active}
     messages = {coalition: session.algorithm.broadcast(session.servers[coalition]) for coalition in chosen}
     sent = {name: messages[coalition] for coalition, names in chosen.items() for name in names}
@@ -327,8 +432,10 @@ def _one_round(number: int, session: Session, grouping: Grouping) -> dict[str, f
 
 
 def _arrays(state: State) -> Message:
+    """Return tensors as NumPy arrays, for a message."""
     return {key: value.numpy() for key, value in state.items()}
 
 
 def _tensor(value: NDArray[Any]) -> Tensor:
+    """Return an array as a tensor, copied if it is read-only."""
     return torch.from_numpy(value if value.flags.writeable else value.copy())

@@ -231,7 +231,7 @@ def train(
 
 
 def _coalitions(coalitions: Any, names: Sequence[str], left_out: Mapping[str, str], *, alone: bool) -> list[list[str]]:
-    """Lists of names that partition the clients, checked; without those who were absent from the beginning."""
+    """Return coalitions as lists of names, without absent clients, after checking that they partition the clients."""
     given = getattr(coalitions, "coalitions", coalitions)
     if alone or (isinstance(given, str) and given == "local"):
         return [[name] for name in names]
@@ -257,7 +257,7 @@ def _coalitions(coalitions: Any, names: Sequence[str], left_out: Mapping[str, st
 
 
 def _rows(session: Session, outcome: Round) -> list[dict[str, Any]]:
-    """One row a client that was trained or evaluated in the round."""
+    """Return one row of the history for each client that was trained or evaluated in the round."""
     rows = []
     for name in session.names:
         if name not in outcome.losses and name not in outcome.evaluation.measures:
@@ -272,13 +272,14 @@ def _rows(session: Session, outcome: Round) -> list[dict[str, Any]]:
 
 
 def _columns(measures: Measures, names: Sequence[str]) -> dict[str, Any]:
+    """Return measures by client as one array for each measure, in the order of `names`; NaN for absent clients."""
     missing = np.full(len(MEASURES), np.nan)
     table = np.stack([measures.get(name, missing) for name in names])
     return {key: table[:, position] for position, key in enumerate(MEASURES)}
 
 
 def _stream(run_dir: str | Path | None, history: History, stack: ExitStack) -> BinaryIO | None:
-    """The file that rounds are added to, with those before the round that is gone on from."""
+    """Open the file that rounds are appended to, after writing the rounds before the one that training goes on from."""
     if run_dir is None:
         return None
     path = Path(run_dir) / "training.jsonl"
@@ -287,7 +288,7 @@ def _stream(run_dir: str | Path | None, history: History, stack: ExitStack) -> B
 
 
 def _history(folder: Path, resumed: Snapshot | None) -> History:
-    """The rounds up to the one that is gone on from."""
+    """Read the rounds up to the one that training goes on from."""
     path = folder / "training.jsonl"
     if resumed is None or not path.exists():
         return History()
@@ -295,16 +296,19 @@ def _history(folder: Path, resumed: Snapshot | None) -> History:
 
 
 def _moved(runtime: Runtime) -> tuple[int, int, int]:
+    """Return a runtime's calls, bytes down and bytes up so far."""
     cost = runtime.cost
     return cost.rounds, sum(cost.down.values()), sum(cost.up.values())
 
 
 def _spent(before: tuple[int, int, int], after: tuple[int, int, int]) -> dict[str, int]:
+    """Return the calls and bytes between two readings of `_moved`."""
     keys = ("calls", "bytes_down", "bytes_up")
     return {key: late - early for key, early, late in zip(keys, before, after, strict=True)}
 
 
 def _reordered(grouping: Grouping, ordered: Sequence[str], names: Sequence[str]) -> Any:
+    """Return the grouping's distances in the order of `names`, or None if it has none."""
     if grouping.distances is None:
         return None
     rows = [list(ordered).index(name) for name in names]

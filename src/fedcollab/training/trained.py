@@ -21,13 +21,32 @@ from fedcollab.training.result import TrainingResult, flatten
 
 @dataclass(frozen=True, eq=False)
 class TrainedModel:
-    """A module in evaluation mode, and how raw samples become its inputs."""
+    """A trained model that predicts on raw samples.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        The model, in evaluation mode.
+    schema : Schema
+        How raw samples become the module's inputs.
+    """
 
     module: nn.Module
     schema: Schema
 
     def predict_proba(self, x: Features) -> NDArray[np.float32]:
-        """Probabilities, one column a class in the order of `schema.classes`, of raw samples as clients have them."""
+        """Return each class's probability.
+
+        Parameters
+        ----------
+        x : array or DataFrame
+            Raw samples, as clients have them.
+
+        Returns
+        -------
+        array
+            One row for each sample, one column for each class in the order of `schema.classes`.
+        """
         with torch.no_grad():
             scores: NDArray[np.float32] = torch.softmax(
                 self.module(torch.from_numpy(self.schema.features(x))), 1
@@ -35,7 +54,7 @@ class TrainedModel:
         return scores
 
     def predict(self, x: Features) -> NDArray[Any]:
-        """The label of each raw sample."""
+        """Return the label of each raw sample."""
         labels: NDArray[Any] = np.array(self.schema.classes)[self.predict_proba(x).argmax(1)]
         return labels
 
@@ -50,11 +69,32 @@ def load_model(
 ) -> TrainedModel:
     """Load one model of a training result.
 
-    path        what `TrainingResult.save` wrote, or the run directory of `train`
-    client      whose model: its personal one where there is one, else its coalition's
-    coalition   or which coalition's, by position
-    which       "last", "best" or "personal", to choose otherwise
-    model       the factory, where training was given one that is not registered under a name
+    Parameters
+    ----------
+    path : str or Path
+        What `TrainingResult.save` wrote, or the run directory of `train`.
+    client : str, optional
+        Whose model: its personal one where there is one, else its coalition's.
+    coalition : int, optional
+        Or which coalition's, by position; neither is needed where there is only one.
+    which : str, optional
+        "last", "best" or "personal", to choose otherwise.
+    model : str, callable or torch.nn.Module, optional
+        The model, where training was given one that is not registered under a name here.
+
+    Returns
+    -------
+    TrainedModel
+        With `predict` and `predict_proba`.
+
+    Raises
+    ------
+    InputError
+        If the files are broken, or the model is unknown here or has other parameters.
+
+    Examples
+    --------
+    >>> load_model("runs/hospitals/training/coalitions", client="north").predict(x)     # doctest: +SKIP
     """
     result = TrainingResult.load(path)
     if which is None:

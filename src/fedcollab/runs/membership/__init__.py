@@ -1,4 +1,4 @@
-"""After the first day: clients come, go and change; the collaboration is kept up, explained and recorded."""
+"""Clients come, go and change after the first day: the collaboration is kept up to date, explained and recorded."""
 
 import lazy_loader
 

@@ -5,8 +5,8 @@
 for every partner j of the changed client k. The change counts as real where the largest |z| of all pairs tested is
 significant at `ALPHA` after Bonferroni's correction, which holds however the pairs depend on each other (they share k's
 samples). A client whose change is not significant keeps its distances; its quantity, which is counted and not
-estimated, is always renewed. Standard errors have a floor, sqrt(2) / m a side, which is what a balanced accuracy of 1
-on m samples still leaves open; where a method gives none, the binomial one of half the samples is taken.
+estimated, is always renewed. Standard errors are at least sqrt(2) / m on each side, which is what a balanced accuracy
+of 1 on m samples still leaves open; where a method gives none, the binomial one of half the samples is taken.
 """
 
 from __future__ import annotations
@@ -33,7 +33,25 @@ ALPHA = 0.01
 
 @dataclass(frozen=True)
 class Change:
-    """One client's data before and after: samples, and the pair whose distance changed most for its uncertainty."""
+    """One client's data before and after a change.
+
+    Parameters
+    ----------
+    client : str
+        The client.
+    quantity_before, quantity : int
+        Its training samples before and now.
+    partner : str
+        The client to which its distance changed most, relative to the uncertainty.
+    distance_before, distance : float
+        That distance before and now.
+    z : float
+        That change in standard errors.
+    p : float
+        Its p-value, corrected for the number of pairs tested.
+    pairs : int
+        How many pairs were estimated again.
+    """
 
     client: str
     quantity_before: int
@@ -47,11 +65,11 @@ class Change:
 
     @property
     def significant(self) -> bool:
-        """Whether its distances changed by more than their uncertainty."""
+        """Whether the client's distances changed by more than their uncertainty."""
         return self.p < ALPHA
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return the change as plain values, for JSON."""
         return {**{key: getattr(self, key) for key in self.__dataclass_fields__}, "significant": self.significant}
 
     def __str__(self) -> str:
@@ -63,14 +81,24 @@ class Change:
 
 @dataclass(frozen=True, eq=False)
 class Check:
-    """What changed, whether to regroup, and the state with the changes taken in but nobody moved."""
+    """What changed in the clients' data, and whether they should regroup.
+
+    Parameters
+    ----------
+    changes : sequence of Change
+        One for each client that was checked.
+    after : State
+        The state with the new distances, in which nobody has moved.
+    regrouping : Regrouping
+        The partition as it is against the best one.
+    """
 
     changes: Sequence[Change]
     after: State
     regrouping: Regrouping
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return the check as plain values, for JSON."""
         return {
             "changes": [change.as_dict() for change in self.changes],
             "pairs_estimated": sum(change.pairs for change in self.changes),
@@ -97,7 +125,33 @@ def check(
     threshold: float = THRESHOLD,
     progress: Progress = silent,
 ) -> Check:
-    """Renew the pairs of the changed clients, and see whether regrouping pays; nothing is trained or moved."""
+    """Estimate the distances of changed clients again, and see whether regrouping pays; nothing is trained or moved.
+
+    Parameters
+    ----------
+    state : State
+        The run as it is.
+    federation : Federation
+        All clients of the run, with their data as they are now.
+    changed : iterable of str
+        The clients whose data changed.
+    seed : int, default 0
+        Everything random in solving is derived from it.
+    threshold : float, default `THRESHOLD`
+        What a regrouping must gain to be advised, as a share of the bound.
+    progress : callable, optional
+        Called with (done, total).
+
+    Returns
+    -------
+    Check
+        What changed, and whether to regroup.
+
+    Raises
+    ------
+    InputError
+        If a name is unknown, or a client of the run is missing from `federation`.
+    """
     names = sorted(set(changed))
     for name in names:
         if name not in state.names:
@@ -121,7 +175,24 @@ def check(
 def apply(
     found: Check, state: State, federation: Federation, training: Training | None = None
 ) -> tuple[State, Trained | None]:
-    """Take the changes in: regroup where advised, and train on every coalition that changed or whose data did."""
+    """Accept the changes that a check found: regroup where advised, and train coalitions whose members or data changed.
+
+    Parameters
+    ----------
+    found : Check
+        The result of `check`.
+    state : State
+        The run as it was before.
+    federation : Federation
+        All clients of the run.
+    training : Training, optional
+        How to train; by default on from the saved models.
+
+    Returns
+    -------
+    tuple of (State, Trained or None)
+        The run with the changes, and what training gave (None where the run has no models yet).
+    """
     regrouping = found.regrouping
     collaboration = regrouping.best if regrouping.advised else regrouping.now
     moved = set(regrouping.retrain) if regrouping.advised else set()
@@ -134,6 +205,7 @@ def apply(
 
 
 def _test(before: Distances, row: Distances, name: str, tested: int) -> Change:
+    """Return how much one client's distances changed, and the p-value of the largest change of all pairs `tested`."""
     others = [other for other in before.names if other != name]
     first = [before.index(other) for other in others]
     second = [row.index(other) for other in others]
@@ -157,7 +229,7 @@ def _test(before: Distances, row: Distances, name: str, tested: int) -> Change:
 
 
 def _error(distances: Distances, at: int, partners: list[int]) -> NDArray[np.float64]:
-    """Standard errors of a client's distances, never below their floor."""
+    """Return the standard errors of a client's distances, none below the least that its samples allow."""
     mine, theirs = float(distances.quantities[at]), distances.quantities[partners].astype(np.float64)
     floor = np.sqrt(2 / mine**2 + 2 / theirs**2)
     if distances.stderr is None:

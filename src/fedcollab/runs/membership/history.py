@@ -34,6 +34,16 @@ OUTDATED = {"path.json": "path.json", "training/global": "training-global"}
 def open_state(directory: str | Path) -> tuple[Run, State]:
     """Open a run directory that has come as far as the coalitions.
 
+    Parameters
+    ----------
+    directory : str or Path
+        The run directory.
+
+    Returns
+    -------
+    tuple of (Run, State)
+        The run, and what it knows now.
+
     Raises
     ------
     InputError
@@ -47,7 +57,18 @@ def open_state(directory: str | Path) -> tuple[Run, State]:
 
 
 def entries(run: Run) -> list[dict[str, Any]]:
-    """The index, first collaboration first; empty where nothing has changed yet."""
+    """Return the history's index, first collaboration first; empty where nothing has changed yet.
+
+    Parameters
+    ----------
+    run : Run
+        The run.
+
+    Returns
+    -------
+    list of dict
+        Number, date, cause, summary and file of each collaboration.
+    """
     if not run.has(INDEX):
         return []
     listed: list[dict[str, Any]] = files.read_json(run.file(INDEX), "history")["collaborations"]
@@ -63,7 +84,7 @@ def record(
     details: Mapping[str, Any],
     described: Mapping[str, Mapping[str, Any]],
 ) -> Path:
-    """Keep what happened and make `after` the state of the run, at once.
+    """Write a change into the history and make `after` the state of the run, in one step.
 
     Parameters
     ----------
@@ -78,12 +99,12 @@ def record(
     details : mapping
         The explanation in full.
     described : mapping
-        What the clients say of themselves, for run.json.
+        How the clients describe themselves, for run.json.
 
     Returns
     -------
     Path
-        The file that tells of the change.
+        The file of the history that describes the change.
     """
     known = entries(run)
     number = max(1, len(known))
@@ -113,7 +134,24 @@ def record(
 
 
 def keep_joining(run: Run, before: State, joining: Joining, federation: Federation) -> Path:
-    """Record that a client joined."""
+    """Record that a client joined.
+
+    Parameters
+    ----------
+    run : Run
+        The run.
+    before : State
+        What it knew before.
+    joining : Joining
+        The result of `join`.
+    federation : Federation
+        The clients, the new one included.
+
+    Returns
+    -------
+    Path
+        The file of the history that describes it.
+    """
     partners = [name for name in joining.placement.best.members if name != joining.client]
     where = f"joined {names_in_words(tuple(partners), None)}" if partners else "joined and trains alone"
     return record(
@@ -128,7 +166,22 @@ def keep_joining(run: Run, before: State, joining: Joining, federation: Federati
 
 
 def keep_leaving(run: Run, before: State, leaving: Leaving) -> Path:
-    """Record that a client left."""
+    """Record that a client left.
+
+    Parameters
+    ----------
+    run : Run
+        The run.
+    before : State
+        What it knew before.
+    leaving : Leaving
+        The result of `leave`.
+
+    Returns
+    -------
+    Path
+        The file of the history that describes it.
+    """
     described = {name: reply for name, reply in run.config().get("clients", {}).items() if name != leaving.client}
     whom = names_in_words(tuple(leaving.partners), None)
     summary = f"{leaving.client} left {whom}" if whom else f"{leaving.client}, which was alone, left"
@@ -139,7 +192,26 @@ def keep_leaving(run: Run, before: State, leaving: Leaving) -> Path:
 def keep_change(
     run: Run, before: State, after: State, found: Check, trained: Trained | None, federation: Federation
 ) -> Path:
-    """Record that clients changed, that they regrouped, or both."""
+    """Record that clients' data changed, that clients regrouped, or both.
+
+    Parameters
+    ----------
+    run : Run
+        The run.
+    before, after : State
+        What it knew before, and what it knows now.
+    found : Check
+        The result of `check`.
+    trained : Trained or None
+        What training again gave.
+    federation : Federation
+        The clients.
+
+    Returns
+    -------
+    Path
+        The file of the history that describes it.
+    """
     changed = [change.client for change in found.changes]
     parts = [f"the data of {names_in_words(tuple(changed), None)} changed"] if changed else []
     if found.regrouping.advised:
@@ -151,19 +223,19 @@ def keep_change(
 
 
 def _noted(run: Run, federation: Federation, names: Iterable[str]) -> dict[str, Any]:
-    """What the clients said of themselves, renewed for these: another one's change has yet to be looked at."""
+    """Return how the clients describe themselves, renewed for `names` only: changes of others are yet to be checked."""
     described = describe_clients(federation)
     return {**run.config().get("clients", {}), **{name: described[name] for name in names}}
 
 
 def _written(run: Run) -> str:
-    """When the run's collaboration was written."""
+    """Return when the run's collaboration was written."""
     seconds = run.file("collaboration.json").stat().st_mtime
     return datetime.datetime.fromtimestamp(seconds, datetime.UTC).isoformat(timespec="seconds")
 
 
 def _made(run: Run, name: str, inputs: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return what an artefact was made with, with new inputs; None where it does not say."""
+    """Return the settings and inputs that an artefact records, with new inputs; None where it records none."""
     made = files.read_made(run.file(name)) if run.has(name) else None
     return None if made is None else {**made, "inputs": {**made["inputs"], **inputs}}
 
@@ -177,7 +249,7 @@ def _keep(
     after: State,
     details: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Write one collaboration with its cause; returns its entry in the index."""
+    """Write one collaboration with its cause, and return its entry in the index."""
     slug = re.sub(r"[^\w.-]+", "-", str(event["cause"])).strip("-.") or "change"
     name = f"history/{number:03d}-{slug}.json"
     staged = folder / name

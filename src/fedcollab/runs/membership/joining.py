@@ -2,7 +2,7 @@
 
 The existing coalitions stay as they are. The newcomer's distances to the existing clients are estimated by the method
 and settings of the run, it is placed where the objective rises least (alone, if that is best), and only the coalition
-that it joins goes on training, from its saved model. Whether a fresh solve would do better is said, not done.
+that it joins goes on training, from its saved model. A fresh solve is compared with this and reported, not applied.
 """
 
 from __future__ import annotations
@@ -28,9 +28,22 @@ if TYPE_CHECKING:
 class Joining:
     """A newcomer's place and why, what training gave, and whether regrouping is advised.
 
-    pairs     how many pairs were estimated for it
-    after     distances, collaboration and training results with it
-    fitted    to go on with in Python, where it came from `Fitted.join`
+    Parameters
+    ----------
+    client : str
+        The newcomer.
+    placement : Placement
+        Where it is placed, against all other places.
+    pairs : int
+        How many pairs were estimated for it.
+    after : State
+        Distances, collaboration and training results with it.
+    regrouping : Regrouping
+        The partition with it against the best one.
+    trained : Trained or None
+        What training on gave; None where the run has no models yet.
+    fitted : Fitted, optional
+        To go on with in Python, where it came from `Fitted.join`.
     """
 
     client: str
@@ -43,31 +56,31 @@ class Joining:
 
     @property
     def distances(self) -> Distances:
-        """With the newcomer, at the end."""
+        """The distances with the newcomer, which comes last."""
         return self.after.distances
 
     @property
     def collaboration(self) -> Collaboration:
-        """With the newcomer in its place."""
+        """The collaboration with the newcomer in its place."""
         return self.after.collaboration
 
     @property
     def training(self) -> TrainingResult | None:
-        """In coalitions, where the run was trained."""
+        """The training result in coalitions, where the run was trained."""
         return self.after.results.get("coalitions")
 
     @property
     def alone(self) -> bool:
-        """Whether it is best for the newcomer to be alone."""
+        """Whether the newcomer does best alone."""
         return self.placement.coalition is None
 
     @property
     def resolve_advised(self) -> bool:
-        """Whether a fresh solve is worth its retraining."""
+        """Whether solving from scratch gains enough to pay for training again."""
         return self.regrouping.advised
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return the answer as plain values, for JSON."""
         return {
             "client": self.client,
             "alone": self.alone,
@@ -92,6 +105,7 @@ class Joining:
         return "\n".join([*lines, str(self.regrouping)])
 
     def _gain(self, trained: Trained) -> str:
+        """Return a sentence on what training gave, to the newcomer in particular."""
         text = str(trained)
         if self.client in trained.alone:
             now, own = trained.after[self.client], trained.alone[self.client]
@@ -109,9 +123,34 @@ def join(
     threshold: float = THRESHOLD,
     progress: Progress = silent,
 ) -> Joining:
-    """Add the client `name` of `federation`, which holds it and all clients of `state`.
+    """Add a client to a run.
 
-    training   how the coalition trains on; where the run has no models yet, nothing is trained
+    Parameters
+    ----------
+    state : State
+        The run as it is.
+    federation : Federation
+        All clients of `state`, and the newcomer.
+    name : str
+        The newcomer.
+    seed : int, default 0
+        Everything random in solving is derived from it.
+    training : Training, optional
+        How its coalition trains on; where the run has no models yet, nothing is trained.
+    threshold : float, default `THRESHOLD`
+        What a regrouping must gain to be advised, as a share of the bound.
+    progress : callable, optional
+        Called with (done, total) while distances are estimated.
+
+    Returns
+    -------
+    Joining
+        Its place and why, and the state of the run with it.
+
+    Raises
+    ------
+    InputError
+        If the client is in the run already, or `federation` is of other clients.
     """
     if name in state.names:
         raise InputError(f"`client` (={name!r}) is in this run already; to see whether it changed: fedcollab check")

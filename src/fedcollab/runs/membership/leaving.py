@@ -1,4 +1,4 @@
-"""A client goes: the rest stay as they are, and it is said what that costs and whether they should regroup."""
+"""A client goes: the rest stay as they are, with what that costs them and whether they should regroup."""
 
 from __future__ import annotations
 
@@ -18,7 +18,21 @@ from fedcollab.runs.membership.state import State, Trained, Training, go_on
 
 @dataclass(frozen=True, eq=False)
 class Leaving:
-    """Who left whom, what staying costs the rest, and whether they should regroup."""
+    """Who left whom, what staying costs the rest, and whether they should regroup.
+
+    Parameters
+    ----------
+    client : str
+        The client that left.
+    partners : sequence of str
+        Those that it trained with.
+    after : State
+        Distances, collaboration and training results without it.
+    regrouping : Regrouping
+        The partition without it against the best one.
+    trained : Trained or None
+        What training again gave; None where the run has no models yet.
+    """
 
     client: str
     partners: Sequence[str]
@@ -27,7 +41,7 @@ class Leaving:
     trained: Trained | None
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return the answer as plain values, for JSON."""
         return {
             "client": self.client,
             "partners": list(self.partners),
@@ -61,9 +75,34 @@ def leave(
     training: Training | None = None,
     threshold: float = THRESHOLD,
 ) -> Leaving:
-    """Remove a client. With `retrain` its coalition is trained without it, from new weights unless `training` says so.
+    """Remove a client from a run.
 
-    federation   holds the clients that stay; needed for `retrain` alone
+    Parameters
+    ----------
+    state : State
+        The run as it is.
+    name : str
+        The client that leaves.
+    federation : Federation, optional
+        The clients that stay; needed for `retrain` only.
+    seed : int, default 0
+        Everything random in solving is derived from it.
+    retrain : bool, default False
+        Train its coalition again without it.
+    training : Training, optional
+        How to train; by default from new weights, so that nothing learnt from the client remains.
+    threshold : float, default `THRESHOLD`
+        What a regrouping must gain to be advised, as a share of the bound.
+
+    Returns
+    -------
+    Leaving
+        Whom it left, what that costs, and the state of the run without it.
+
+    Raises
+    ------
+    InputError
+        If the client is unknown or one of the last two, or `retrain` comes without `federation`.
     """
     if name not in state.names:
         raise InputError(unknown("client", name, state.names))

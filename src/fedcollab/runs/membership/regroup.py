@@ -31,7 +31,17 @@ THRESHOLD = 0.02
 
 @dataclass(frozen=True, eq=False)
 class Regrouping:
-    """The partition as it is (`now`), the best one found (`best`), and whether changing pays."""
+    """The partition as it is against the best one found, and whether changing pays.
+
+    Parameters
+    ----------
+    now : Collaboration
+        The partition as it is.
+    best : Collaboration
+        The best one found.
+    threshold : float, default `THRESHOLD`
+        What a regrouping must gain to be advised, as a share of the bound of those who would train again.
+    """
 
     now: Collaboration
     best: Collaboration
@@ -65,11 +75,11 @@ class Regrouping:
 
     @property
     def advised(self) -> bool:
-        """Whether to regroup."""
+        """Whether the clients should regroup."""
         return not self.admissible or self.excess > self.threshold
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return the comparison as plain values, for JSON."""
         return {
             "advised": self.advised,
             "admissible": self.admissible,
@@ -108,7 +118,30 @@ def consider(
     threshold: float = THRESHOLD,
     method: str = "placed",
 ) -> Regrouping:
-    """Value the partition as it is, solve from scratch, and compare."""
+    """Compare the partition as it is with one that is solved for from scratch.
+
+    Parameters
+    ----------
+    distances : Distances
+        The distances of all clients as they are now.
+    assignment : array of int
+        Each client's coalition now.
+    C : float
+        Weight of the generalisation term.
+    limits : mapping
+        The constraints, as `limits_of` returns them.
+    seed : int, default 0
+        Everything random in solving is derived from it.
+    threshold : float, default `THRESHOLD`
+        What a regrouping must gain to be advised, as a share of the bound.
+    method : str, default "placed"
+        How the present partition was found, for its record.
+
+    Returns
+    -------
+    Regrouping
+        The comparison.
+    """
     number("threshold", threshold, at_least=0)
     best = solve(distances, C=C, seed=seed, **limits)
     inputs = read_inputs(distances, None)
@@ -123,7 +156,7 @@ def consider(
 
 
 def limits_of(collaboration: Collaboration, without: str | None = None) -> dict[str, Any]:
-    """The constraints of a collaboration by name, as `solve` takes them; a client that left is in none."""
+    """Return the constraints of a collaboration by client name, as `solve` takes them; without the client that left."""
     constraints, names = collaboration.constraints, collaboration.names
     assert names is not None
 

@@ -25,9 +25,18 @@ def merged(
     order: Sequence[str],
     coalitions: Sequence[Sequence[str]],
 ) -> TrainingResult:
-    """`result` with the coalitions of `parts` in place of their old ones; all other rows are the same bytes.
+    """Return a training result with some coalitions replaced by newly trained ones; all other rows are the same bytes.
 
-    `order` lists the clients. A coalition that is in no part keeps the model that its members had.
+    Parameters
+    ----------
+    result : TrainingResult
+        The earlier result.
+    parts : sequence of TrainingResult
+        New results, one for each coalition that was trained again.
+    order : sequence of str
+        The clients of the merged result.
+    coalitions : sequence of sequences of str
+        Its coalitions; one that is in no part keeps the model that its members had.
     """
     sources = [next((part for part in parts if set(part.names) == set(members)), result) for members in coalitions]
     whose = {name: source for source, members in zip(sources, coalitions, strict=True) for name in members}
@@ -63,7 +72,7 @@ def merged(
 
 
 def checksums(result: TrainingResult) -> dict[str, str]:
-    """SHA-256 of the model that each client is served by: of its coalition, or its own where it has one."""
+    """Return the SHA-256 of the model that each client uses: its coalition's, and its own where it has one."""
     found = {}
     for position, name in enumerate(result.names):
         digest = hashlib.sha256(_model(result, name, "last").tobytes())
@@ -74,20 +83,23 @@ def checksums(result: TrainingResult) -> dict[str, str]:
 
 
 def accuracies(result: TrainingResult) -> dict[str, float]:
-    """What each client gets, by name."""
+    """Return each client's reported accuracy, by name."""
     return dict(zip(result.names, result.reported.tolist(), strict=True))
 
 
 def _label(result: TrainingResult, name: str) -> int:
+    """Return the position of a client's coalition."""
     return next(label for label, members in enumerate(result.coalitions) if name in members)
 
 
 def _model(result: TrainingResult, name: str, which: str) -> Weights:
+    """Return the flat weights of the model of a client's coalition."""
     row: Weights = result.models.get(which, result.models["last"])[_label(result, name)]
     return row
 
 
 def _columns(whose: Mapping[str, TrainingResult], order: Sequence[str], kind: str) -> dict[str, Any]:
+    """Return the measures of all clients in `order`, each from the result that it is in now."""
     found: dict[str, Any] = {}
     for key in MEASURES:
         values = [getattr(whose[name], kind).get(key) for name in order]

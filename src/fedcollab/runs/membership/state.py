@@ -1,4 +1,4 @@
-"""What a run knows at one moment, and how it is trained on when its clients change."""
+"""The state of a run at one moment, and how it is trained on when its clients change."""
 
 from __future__ import annotations
 
@@ -18,7 +18,17 @@ from fedcollab.training import TrainingResult
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """Distances, collaboration and, by way of training ("coalitions", "local"), what was trained."""
+    """What a run knows at one moment.
+
+    Parameters
+    ----------
+    distances : Distances
+        How different every two clients' data are.
+    collaboration : Collaboration
+        Who trains with whom.
+    results : mapping of TrainingResult
+        What was trained, by way of training ("coalitions", "local").
+    """
 
     distances: Distances
     collaboration: Collaboration
@@ -26,13 +36,23 @@ class State:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The clients."""
+        """The names of all clients."""
         return self.distances.names
 
 
 @dataclass(frozen=True)
 class Training:
-    """How to train what changed: fine-tune from the saved model, or from `scratch`; for how many `rounds`."""
+    """How to train coalitions that changed.
+
+    Parameters
+    ----------
+    scratch : bool, default False
+        Train from new weights instead of from the saved model.
+    rounds : int, optional
+        Rounds of that training; by default a fifth of the run's, or all where it starts from new weights.
+    progress : callable, optional
+        Called with (done, total).
+    """
 
     scratch: bool = False
     rounds: int | None = None
@@ -41,7 +61,19 @@ class Training:
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """What training again gave: accuracies before, after and alone, by client; and whose model stayed as it was."""
+    """What training again gave.
+
+    Parameters
+    ----------
+    again : list of lists of str
+        The coalitions that were trained again.
+    rounds : int
+        For how many rounds.
+    before, after, alone : mapping of float
+        Each client's accuracy before, now, and trained alone.
+    models_before, models : mapping of str
+        The SHA-256 of the model that each client used before and uses now.
+    """
 
     again: list[list[str]]
     rounds: int
@@ -53,11 +85,11 @@ class Trained:
 
     @property
     def unchanged(self) -> list[str]:
-        """The clients whose model is the same, byte for byte."""
+        """The clients whose model is the same as before, byte for byte."""
         return [name for name, digest in self.models.items() if self.models_before.get(name) == digest]
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return the record as plain values, for JSON."""
         keys = ("again", "rounds", "unchanged", "before", "after", "alone", "models_before", "models")
         return {key: getattr(self, key) for key in keys}
 
@@ -84,7 +116,29 @@ def go_on(
     *,
     again: Sequence[Sequence[str]],
 ) -> tuple[dict[str, TrainingResult], Trained | None]:
-    """Results for the clients of `collaboration`: the coalitions in `again` and the local models of `stale` are new."""
+    """Train again where something changed, and keep all other models.
+
+    Parameters
+    ----------
+    state : State
+        The run as it was.
+    federation : Federation or None
+        The clients; needed only if something is trained.
+    collaboration : Collaboration
+        The coalitions as they are now.
+    stale : sequence of str
+        Clients that are new or whose data changed: their models trained alone are trained again.
+    how : Training
+        From which weights, and for how many rounds.
+    again : sequence of sequences of str
+        The coalitions that are trained again.
+
+    Returns
+    -------
+    tuple of (dict of TrainingResult, Trained or None)
+        Results for the clients of `collaboration` by way of training, and what training gave; an empty dict and None
+        where the run has no models yet.
+    """
     if "coalitions" not in state.results:
         return {}, None
     assert collaboration.names is not None
@@ -113,4 +167,5 @@ def go_on(
 
 
 def _mean(values: Mapping[str, float], names: Sequence[str]) -> str:
+    """Return the mean accuracy of some clients as text."""
     return f"{100 * float(np.mean([values[name] for name in names])):.1f} %"

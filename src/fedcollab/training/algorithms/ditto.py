@@ -20,20 +20,38 @@ from fedcollab.training.hooks import Algorithm, Batches, State, register
 @register("ditto")
 @dataclass(frozen=True)
 class Ditto(Algorithm):
-    """FedAvg and a personal model with a proximal term of weight `lam`."""
+    """FedAvg for the coalition, and beside it a personal model that a proximal term draws towards the coalition's.
+
+    Parameters
+    ----------
+    lam : float, default 1.0
+        Weight of the proximal term; 0 trains the personal model alone.
+    """
 
     lam: float = 1.0
     personalises = True
 
     def client_init(self, message: State) -> State:
-        """The personal model starts from the coalition's."""
+        """Return the client's first state: a personal model that is a copy of the coalition's."""
         return {"v": message["w"].clone()}
 
     def step(self, w: Tensor, message: State, state: State, grad: Gradient, batch: Batch) -> None:
-        """A step of both models on the same batch."""
+        """Take one step with the coalition's model and one with the personal model, on the same batch.
+
+        Parameters
+        ----------
+        w, message, state, grad, batch
+            As in `Algorithm.step`.
+        """
         grad.descend(w, batch)
         grad.descend(state["v"], batch, (state["v"] - message["w"]).mul_(self.lam))
 
     def personal(self, message: State, state: State, grad: Gradient, batches: Batches) -> Tensor:
-        """The model that stays with the client."""
+        """Return the personal model that the client keeps between rounds.
+
+        Parameters
+        ----------
+        message, state, grad, batches
+            As in `Algorithm.personal`.
+        """
         return state["v"]

@@ -13,4 +13,4 @@ from fedcollab.training.hooks import Algorithm, register
 
 @register("fedavg")
 class FedAvg(Algorithm):
-    """The defaults of every hook."""
+    """Federated averaging: every hook keeps its default."""

@@ -17,14 +17,26 @@ from fedcollab.training.hooks import Algorithm, State, average, register
 
 @register("fednova")
 class FedNova(Algorithm):
-    """FedAvg with normalised averaging."""
+    """FedAvg whose server divides each client's update by its number of local steps before averaging."""
 
     def reply(self, w: Tensor, message: State, state: State, steps: Tensor, lr: float) -> State:
-        """The weights and how many steps led to them."""
+        """Return the trained weights and how many steps led to them.
+
+        Parameters
+        ----------
+        w, message, state, steps, lr
+            As in `Algorithm.reply`.
+        """
         return {"w": w, "steps": steps}
 
     def aggregate(self, server: State, replies: Sequence[State], weights: Sequence[float]) -> State:
-        """The mean update a step, times the mean number of steps."""
+        """Move the coalition's model by the mean update per step, times the mean number of steps.
+
+        Parameters
+        ----------
+        server, replies, weights
+            As in `Algorithm.aggregate`; every reply has `steps`.
+        """
         steps = [float(reply["steps"]) for reply in replies]
         effective = sum(p * tau for p, tau in zip(weights, steps, strict=True))
         scale = [p / tau for p, tau in zip(weights, steps, strict=True)]

@@ -19,10 +19,22 @@ from fedcollab.training.hooks import Algorithm, State, register
 @register("fedprox")
 @dataclass(frozen=True)
 class FedProx(Algorithm):
-    """FedAvg with a proximal term of weight `mu`."""
+    """FedAvg with a proximal term that keeps clients near the coalition's model.
+
+    Parameters
+    ----------
+    mu : float, default 0.1
+        Weight of the proximal term; 0 is FedAvg.
+    """
 
     mu: float = 0.1
 
     def step(self, w: Tensor, message: State, state: State, grad: Gradient, batch: Batch) -> None:
-        """Descend on the loss and the proximal term."""
+        """Take one step along the gradient of the loss plus the proximal term.
+
+        Parameters
+        ----------
+        w, message, state, grad, batch
+            As in `Algorithm.step`.
+        """
         grad.descend(w, batch, (w - message["w"]).mul_(self.mu))

@@ -18,13 +18,25 @@ from fedcollab.training.hooks import Algorithm, Batches, State, register
 @register("finetune")
 @dataclass(frozen=True)
 class Finetune(Algorithm):
-    """FedAvg with `steps` local steps for the personal model."""
+    """FedAvg, and a personal model that each client fine-tunes from the coalition's before use.
+
+    Parameters
+    ----------
+    steps : int, default 2
+        Local steps of the fine-tuning; 0 is FedAvg.
+    """
 
     steps: int = 2
     personalises = True
 
     def personal(self, message: State, state: State, grad: Gradient, batches: Batches) -> Tensor:
-        """A few plain steps from the coalition's model."""
+        """Return the coalition's model after a few plain steps on the client's own data.
+
+        Parameters
+        ----------
+        message, state, grad, batches
+            As in `Algorithm.personal`.
+        """
         v = message["w"].clone()
         for batch in batches(self.steps):
             grad.descend(v, batch)

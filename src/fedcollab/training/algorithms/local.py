@@ -10,6 +10,6 @@ from fedcollab.training.hooks import Algorithm, register
 
 @register("local")
 class Local(Algorithm):
-    """FedAvg in coalitions of one."""
+    """Train every client alone: FedAvg in coalitions of one."""
 
     alone = True

@@ -30,7 +30,22 @@ VARIANTS = ("first-order", "hessian-free")
 @register("perfedavg")
 @dataclass(frozen=True)
 class PerFedAvg(Algorithm):
-    """MAML in coalitions; `variant` is "first-order" or "hessian-free", with finite difference `delta`."""
+    """Train a coalition's model that is good after one local step (MAML).
+
+    Parameters
+    ----------
+    variant : str, default "first-order"
+        "first-order" ignores second derivatives, "hessian-free" approximates them by a finite difference.
+    delta : float, default 1e-3
+        Half the width of that finite difference.
+    steps : int, default 1
+        Local steps from the coalition's model to a client's personal model.
+
+    Raises
+    ------
+    InputError
+        If `variant` is unknown.
+    """
 
     variant: str = "first-order"
     delta: float = 1e-3
@@ -42,7 +57,13 @@ class PerFedAvg(Algorithm):
             raise InputError(f"`variant` (={self.variant!r}) must be one of: {', '.join(VARIANTS)}")
 
     def step(self, w: Tensor, message: State, state: State, grad: Gradient, batch: Batch) -> None:
-        """A step along the gradient taken after a step."""
+        """Take one step along the gradient that is found after a trial step.
+
+        Parameters
+        ----------
+        w, message, state, grad, batch
+            As in `Algorithm.step`.
+        """
         parts = 2 if self.variant == "first-order" else 3
         ahead = w.clone()
         grad.descend(ahead, batch.part(0, parts, LEAST))
@@ -54,7 +75,13 @@ class PerFedAvg(Algorithm):
         w.sub_(v, alpha=grad.lr)
 
     def personal(self, message: State, state: State, grad: Gradient, batches: Batches) -> Tensor:
-        """One plain step from the coalition's model."""
+        """Return the coalition's model after `steps` plain steps on the client's own data.
+
+        Parameters
+        ----------
+        message, state, grad, batches
+            As in `Algorithm.personal`.
+        """
         v = message["w"].clone()
         for batch in batches(self.steps):
             grad.descend(v, batch)

@@ -26,7 +26,17 @@ from fedcollab.training.hooks import Algorithm, Batches, State, register
 @register("pfedme")
 @dataclass(frozen=True)
 class PFedMe(Algorithm):
-    """Moreau envelopes with weight `lam`, `K` inner steps of `personal_lr` a batch."""
+    """The coalition learns a centre, each client a model near it (Moreau envelopes).
+
+    Parameters
+    ----------
+    lam : float, default 1.0
+        How strongly a personal model is drawn to the centre.
+    K : int, default 5
+        Steps of the personal model on each batch.
+    personal_lr : float, default 0.1
+        Step size of those steps.
+    """
 
     lam: float = 1.0
     K: int = 5
@@ -34,18 +44,24 @@ class PFedMe(Algorithm):
     personalises = True
 
     def client_init(self, message: State) -> State:
-        """The personal model starts from the coalition's."""
+        """Return the client's first state: a personal model that is a copy of the coalition's."""
         return {"theta": message["w"].clone()}
 
     def begin(self, message: State, state: State) -> Tensor:
-        """Both models start from what the coalition sent."""
+        """Start both models, the centre and the personal one, from what the coalition sent."""
         state["theta"].copy_(message["w"])
         return message["w"].clone()
 
     def step(self, w: Tensor, message: State, state: State, grad: Gradient, batch: Batch) -> None:
-        """K steps of the personal model towards its proximal point, then one of the centre towards it.
+        """Take K steps of the personal model towards its proximal point, then one of the centre towards that point.
 
-        Batch-norm statistics, which follow the parameters, are counted on: the centre takes those of theta.
+        Batch-norm statistics, which follow the parameters in a row of weights, have no gradient: the centre takes
+        those of the personal model.
+
+        Parameters
+        ----------
+        w, message, state, grad, batch
+            As in `Algorithm.step`; `w` is the centre.
         """
         theta, pull, count = state["theta"], torch.zeros_like(w), grad.network.parameters
         theta[:, :count] = w[:, :count]
@@ -56,5 +72,11 @@ class PFedMe(Algorithm):
         w[:, count:] = theta[:, count:]
 
     def personal(self, message: State, state: State, grad: Gradient, batches: Batches) -> Tensor:
-        """The last proximal point."""
+        """Return the personal model as the last step left it (the last proximal point).
+
+        Parameters
+        ----------
+        message, state, grad, batches
+            As in `Algorithm.personal`.
+        """
         return state["theta"]

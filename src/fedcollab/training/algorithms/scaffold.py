@@ -21,31 +21,49 @@ from fedcollab.training.hooks import Algorithm, State, average, register
 
 @register("scaffold")
 class Scaffold(Algorithm):
-    """FedAvg with control variates."""
+    """FedAvg whose clients correct each step by the difference of two control variates, the server's and their own."""
 
     def server_init(self, w0: Tensor) -> State:
-        """The control variate starts at 0, so the first round is FedAvg's."""
+        """Return the server's first state: its control variate starts at 0, so that the first round is FedAvg's."""
         return {"w": w0, "c": torch.zeros_like(w0)}
 
     def broadcast(self, server: State) -> State:
-        """The model and the control variate."""
+        """Return the coalition's model and the server's control variate."""
         return {"w": server["w"], "c": server["c"]}
 
     def client_init(self, message: State) -> State:
-        """The client's own control variate."""
+        """Return the client's first state: its own control variate, which starts at 0."""
         return {"c": torch.zeros_like(message["w"])}
 
     def step(self, w: Tensor, message: State, state: State, grad: Gradient, batch: Batch) -> None:
-        """A corrected step."""
+        """Take one step along the gradient corrected by the two control variates.
+
+        Parameters
+        ----------
+        w, message, state, grad, batch
+            As in `Algorithm.step`.
+        """
         grad.descend(w, batch, message["c"] - state["c"])
 
     def reply(self, w: Tensor, message: State, state: State, steps: Tensor, lr: float) -> State:
-        """The weights and the change of the control variate."""
+        """Return the trained weights and the change of the client's control variate, which is renewed in `state`.
+
+        Parameters
+        ----------
+        w, message, state, steps, lr
+            As in `Algorithm.reply`.
+        """
         change = (message["w"] - w) / (steps * lr) - message["c"]
         state["c"].add_(change)
         return {"w": w, "change": change}
 
     def aggregate(self, server: State, replies: Sequence[State], weights: Sequence[float]) -> State:
-        """Average both."""
+        """Average the weights, and add the average change of the clients' control variates to the server's.
+
+        Parameters
+        ----------
+        server, replies, weights
+            As in `Algorithm.aggregate`.
+        """
         w = average([reply["w"] for reply in replies], weights)
         return {"w": w, "c": server["c"] + average([reply["change"] for reply in replies], weights)}
