@@ -51,7 +51,7 @@ def federate(
     test_share : float, optional
         Hold-out share of clients without a test split (default .2).
     seed : int
-        The hold-out is drawn from it.
+        The hold-out is drawn from it; a federation, or a schema that is given, keeps its own.
     encoder : str, torch.nn.Module, callable or None
         Frozen encoder through which distances see samples; "none" takes a federation's own away.
     schema : Schema, optional

@@ -73,7 +73,7 @@ class Present:
         action: Action,
         message: Message,
     ) -> tuple[dict[str, Message], NDArray[np.float64], NDArray[np.float64]]:
-        """Return means and variances over the clients that answer both rounds; if one is lost, the second is asked again.
+        """Return means and variances over the clients that answer two rounds; if one is lost, the second is asked again.
 
         Parameters
         ----------
@@ -100,7 +100,7 @@ class Present:
 
 
 def total(replies: Mapping[str, Message], key: str) -> NDArray[np.float64]:
-    """Sum one field of all replies in order of client name, so that the order of the clients does not change the rounding."""
+    """Return the sum of one field of all replies, added in order of client name so that the rounding is always the same."""
     summed: NDArray[np.float64] = np.sum([replies[name][key] for name in sorted(replies)], axis=0, dtype=np.float64)
     return summed
 

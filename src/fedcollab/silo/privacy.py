@@ -39,10 +39,11 @@ def read(privacy: float | Mapping[str, Any] | None, features: int) -> dict[str, 
     Parameters
     ----------
     privacy : float, mapping or None
-        Epsilon; or a mapping with `epsilon` or `noise` (the multiplier), and perhaps `delta` (default 1e-5) and `clip`.
+        Epsilon; or a mapping with `epsilon` or `noise` (the multiplier), and perhaps `delta` (default 1e-5) and `clip`,
+        the length above which (projected) samples are cut.
     features : int
-        Features of a sample. The default of `clip`, above which the lengths of (projected) samples are cut, is its square
-        root: the length of a sample whose features have variance 1.
+        Features of a sample. The default of `clip` is its square root: the length of a sample whose features have
+        variance 1.
 
     Returns
     -------

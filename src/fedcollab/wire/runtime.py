@@ -247,7 +247,7 @@ class Runtime(ABC):
 
     @abstractmethod
     def _call(self, action: Action, messages: dict[str, Message]) -> dict[str, Message]:
-        """Carry the messages, in order of name. Clients that do not answer are left out, with the reason in `absent`."""
+        """Carry the messages, in order of name; leave clients out that do not answer, with the reason in `absent`."""
 
     def _ask(self, action: Action, messages: dict[str, Message]) -> dict[str, Message | tuple[str, str]]:
         """Try once; return each client's reply, or the kind of its absence and the reason."""
