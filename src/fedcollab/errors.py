@@ -14,16 +14,40 @@ class InputError(ValueError):
 
 
 class Paused(RuntimeError):
-    """Too few clients answered. What was done is kept; the command line prints one line and exits with code 75."""
+    """Raised if too few clients answered.
+
+    What was done so far is kept. The command line prints one line and exits with code 75.
+    """
 
 
 class FedcollabWarning(UserWarning):
-    """Input that is used all the same, but that its owner should know about."""
+    """A warning about input that is used all the same, but that its owner should know about."""
 
 
 def choose(argument: str, value: str, choices: dict[str, T]) -> T:
-    """Look `value` up in a registry; an unknown name lists the choices.
+    """Look a name up in a registry, or raise an error that lists the choices.
 
+    Parameters
+    ----------
+    argument : str
+        The name of the argument, for the error message.
+    value : str
+        The name that the user gave.
+    choices : dict
+        The registry: what each known name stands for.
+
+    Returns
+    -------
+    object
+        The entry of `choices` with that name.
+
+    Raises
+    ------
+    InputError
+        If `value` is not a key of `choices`.
+
+    Examples
+    --------
     >>> choose("algorithm", "fedavgg", {"fedavg": 1, "ditto": 2})
     Traceback (most recent call last):
         ...
@@ -36,7 +60,27 @@ def choose(argument: str, value: str, choices: dict[str, T]) -> T:
 
 
 def unknown(argument: str, value: object, choices: Iterable[str]) -> str:
-    """The line for a name that is not among the choices, with the nearest one if there is one."""
+    """Return the error message for a name that is not among the choices, with the most similar choice if there is one.
+
+    Parameters
+    ----------
+    argument : str
+        The name of the argument.
+    value : object
+        What the user gave.
+    choices : iterable of str
+        The names that are known.
+
+    Returns
+    -------
+    str
+        One line.
+
+    Examples
+    --------
+    >>> unknown("runtime", "wires", ["wire", "vectorised"])
+    "`runtime` (='wires') must be one of: vectorised, wire; did you mean 'wire'?"
+    """
     known = sorted(choices)
     near = get_close_matches(str(value), known, n=1, cutoff=0.65)
     hint = f"; did you mean '{near[0]}'?" if near else ""
@@ -52,8 +96,35 @@ def number(
     at_most: float | None = None,
     whole: bool = False,
 ) -> float:
-    """Check a number given by the user and return it.
+    """Check a number given by the user and return it as a float.
 
+    Parameters
+    ----------
+    argument : str
+        The name of the argument, for the error message.
+    value : object
+        What the user gave.
+    above : float, optional
+        The number must be larger than this.
+    at_least : float, optional
+        The number must be this or larger.
+    at_most : float, optional
+        The number must be this or smaller.
+    whole : bool
+        Whether it must be a whole number.
+
+    Returns
+    -------
+    float
+        The number.
+
+    Raises
+    ------
+    InputError
+        If it is not a finite number, or outside the limits.
+
+    Examples
+    --------
     >>> number("C", 10, above=0)
     10.0
     >>> number("rounds", 0, at_least=1, whole=True)

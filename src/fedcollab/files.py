@@ -32,7 +32,20 @@ UNFINISHED = ".fedcollab~"
 
 
 def write_bytes(path: str | Path, content: bytes) -> None:
-    """Write a file atomically: a reader sees the old content or the new one, never half of it."""
+    """Write a file atomically: a reader sees the old content or the new one, never half of it.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file; folders that are missing are made.
+    content : bytes
+        What to write.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be written.
+    """
     path = check_target(path)
     sweep(path)
     try:
@@ -57,7 +70,13 @@ def write_bytes(path: str | Path, content: bytes) -> None:
 
 
 def sweep(path: str | Path) -> None:
-    """Remove what writers of this file that were killed left beside it: a living one holds a lock."""
+    """Remove the temporary files that killed writers of this path left; a writer that is alive holds a lock on its file.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file that was to be written.
+    """
     path = Path(path)
     if not fcntl or not path.parent.is_dir():
         return
@@ -71,7 +90,7 @@ def sweep(path: str | Path) -> None:
 
 
 def _temporary(path: Path) -> tuple[int, str]:
-    """A new locked file beside this one."""
+    """Make a new temporary file in the same folder and lock it; return its descriptor and its path."""
     while True:
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=UNFINISHED)
         lock(handle)
@@ -81,14 +100,38 @@ def _temporary(path: Path) -> tuple[int, str]:
 
 
 def lock(descriptor: int) -> None:
-    """One writer at a time, where the system can do that: some network file systems cannot."""
+    """Wait for the exclusive lock of an open file.
+
+    Does nothing where the system (Windows, some network file systems) has no such locks.
+
+    Parameters
+    ----------
+    descriptor : int
+        The descriptor of the open file.
+    """
     if fcntl:
         with contextlib.suppress(OSError):
             fcntl.flock(descriptor, fcntl.LOCK_EX)
 
 
 def check_target(path: str | Path) -> Path:
-    """A path that a file can be written to, as far as that can be seen before: worth asking before long work."""
+    """Check that a file can be written, as far as that can be seen without writing it: worth doing before long work.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file to write.
+
+    Returns
+    -------
+    Path
+        The path.
+
+    Raises
+    ------
+    InputError
+        If it is a folder or a device, or lies in a folder that may not be written to.
+    """
     path = Path(path)
     if path.exists() and not path.is_file():
         raise InputError(f"`{path}` is a {'folder' if path.is_dir() else 'device'}; expected a file to write")
@@ -99,37 +142,55 @@ def check_target(path: str | Path) -> Path:
 
 
 def write_json(path: str | Path, kind: str, content: Mapping[str, Any], made: Mapping[str, Any] | None = None) -> None:
-    """Save one artefact.
+    """Save one artefact as a JSON file.
 
     Parameters
     ----------
     path : str or Path
         The file.
     kind : str
-        What it is, for `read_json`.
+        What the file holds ("distances", "training", ...); `read_json` compares it.
     content : mapping
         What to write.
     made : mapping, optional
-        The settings and inputs that it was made with, where a run keeps it (see `runs.run`).
+        The settings and inputs that the artefact was made with, if a run keeps it (see `runs.run`).
     """
     stamp = {} if made is None else {"made": made}
     write_bytes(path, (dumps({"fedcollab": kind, "format": FORMAT, **stamp, **content}) + "\n").encode())
 
 
 def digest(path: str | Path) -> str:
-    """Return the SHA-256 of a file."""
+    """Return the SHA-256 checksum of a file's content in hexadecimal digits."""
     return hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
 def read_made(path: str | Path) -> dict[str, Any] | None:
-    """Return the settings and inputs that an artefact was made with; None where it does not say."""
+    """Return the settings and inputs that an artefact was made with; None if the file does not hold them."""
     content = json.loads(Path(path).read_text(encoding="utf-8"))
     made = content.get("made") if isinstance(content, dict) else None
     return made if isinstance(made, dict) and {"settings", "inputs"} <= made.keys() else None
 
 
 def read_json(path: str | Path, kind: str) -> dict[str, Any]:
-    """Load an artefact that `write_json` saved, or say in one line why that cannot be done."""
+    """Load an artefact that `write_json` saved.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+    kind : str
+        What it must hold, as given to `write_json`.
+
+    Returns
+    -------
+    dict
+        The whole content of the file.
+
+    Raises
+    ------
+    InputError
+        If the file does not exist, is not JSON, or is of another kind or format.
+    """
     path = Path(path)
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -149,12 +210,34 @@ def read_json(path: str | Path, kind: str) -> dict[str, Any]:
 
 
 def dumps(value: Any) -> str:
-    """JSON for people: objects one key a line, lists of plain values on one line."""
+    """Return a value as JSON for people: objects with one key a line, lists of plain values on one line.
+
+    Parameters
+    ----------
+    value : object
+        Plain values, NumPy values and arrays, paths, and dicts and lists of them; NaN and infinity become null.
+
+    Returns
+    -------
+    str
+        The JSON text, without a newline at the end.
+
+    Examples
+    --------
+    >>> print(dumps({"rows": np.eye(2, dtype=int), "loss": float("nan")}))
+    {
+      "rows": [
+        [1, 0],
+        [0, 1]
+      ],
+      "loss": null
+    }
+    """
     return _render(_plain(value), 0)
 
 
 def _plain(value: Any) -> Any:
-    """NumPy values as plain ones, and non-finite floats as null (JSON has no NaN)."""
+    """Convert NumPy values and paths to plain ones, and non-finite floats to None (JSON has no NaN)."""
     if isinstance(value, np.ndarray):
         return _plain(value.tolist())
     if isinstance(value, np.generic):
@@ -183,17 +266,28 @@ def _render(value: Any, depth: int) -> str:
 
 
 def own_folder() -> Path | None:
-    """The user's own data folder, if FEDCOLLAB_DATA names one."""
+    """Return the user's own data folder, or None if the environment variable FEDCOLLAB_DATA names none."""
     value = os.environ.get("FEDCOLLAB_DATA", "").strip()
     return Path(value).expanduser() if value else None
 
 
 def cache_folder() -> Path:
-    """`fedcollab` in the user's cache folder (XDG_CACHE_HOME, or LOCALAPPDATA on Windows, or ~/.cache)."""
+    """Return `fedcollab` in the user's cache folder (XDG_CACHE_HOME, or LOCALAPPDATA on Windows, or ~/.cache)."""
     base = os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA")
     return (Path(base) if base else Path.home() / ".cache") / "fedcollab"
 
 
 def now(precision: str = "seconds") -> str:
-    """Return the time in UTC, to the second or to another `precision` that `datetime.isoformat` knows."""
+    """Return the time in UTC as ISO 8601 text.
+
+    Parameters
+    ----------
+    precision : str
+        A `timespec` of `datetime.isoformat`, such as "seconds" or "milliseconds".
+
+    Returns
+    -------
+    str
+        Such as "2026-11-17T20:15:00+00:00".
+    """
     return datetime.datetime.now(datetime.UTC).isoformat(timespec=precision)

@@ -21,8 +21,20 @@ Floats = NDArray[np.float64]
 
 
 def acc(accuracy: ArrayLike) -> float:
-    """The mean accuracy over clients.
+    """Return the mean accuracy over clients.
 
+    Parameters
+    ----------
+    accuracy : array_like
+        One accuracy a client.
+
+    Returns
+    -------
+    float
+        Their plain mean.
+
+    Examples
+    --------
     >>> acc([0.5, 0.75])
     0.625
     """
@@ -30,7 +42,30 @@ def acc(accuracy: ArrayLike) -> float:
 
 
 def gains(accuracy: ArrayLike, reference: ArrayLike) -> Floats:
-    """What each client gained over a reference: its local model, or the global one."""
+    """Return what each client gained over a reference: its local model, or the global one.
+
+    Parameters
+    ----------
+    accuracy : array_like
+        One accuracy a client.
+    reference : array_like
+        The accuracy of the reference model for each client, in the same order.
+
+    Returns
+    -------
+    array
+        `accuracy` minus `reference`.
+
+    Raises
+    ------
+    InputError
+        If the two are not of the same length.
+
+    Examples
+    --------
+    >>> gains([0.75, 0.5], [0.5, 0.75])
+    array([ 0.25, -0.25])
+    """
     ours, theirs = _values("accuracy", accuracy), _values("reference", reference)
     if ours.shape != theirs.shape:
         raise InputError(f"`accuracy` has {len(ours)} clients and the reference {len(theirs)}; expected as many")
@@ -38,8 +73,22 @@ def gains(accuracy: ArrayLike, reference: ArrayLike) -> Floats:
 
 
 def ipr(accuracy: ArrayLike, local_accuracy: ArrayLike) -> float:
-    """The share of clients with a gain above 0 over local training.
+    """Return the share of clients that do better than by training alone (incentivised participation rate).
 
+    Parameters
+    ----------
+    accuracy : array_like
+        One accuracy a client.
+    local_accuracy : array_like
+        What each client reaches by training alone, in the same order.
+
+    Returns
+    -------
+    float
+        The share of clients with a gain above 0, from 0 to 1.
+
+    Examples
+    --------
     >>> ipr([0.9, 0.8, 0.7, 0.6], [0.8, 0.8, 0.6, 0.7])
     0.5
     """
@@ -47,8 +96,22 @@ def ipr(accuracy: ArrayLike, local_accuracy: ArrayLike) -> float:
 
 
 def rsd(accuracy: ArrayLike, local_accuracy: ArrayLike) -> float:
-    """The population standard deviation of the gains over local training.
+    """Return the population standard deviation of the gains over training alone (reward standard deviation).
 
+    Parameters
+    ----------
+    accuracy : array_like
+        One accuracy a client.
+    local_accuracy : array_like
+        What each client reaches by training alone, in the same order.
+
+    Returns
+    -------
+    float
+        The standard deviation; 0 where all clients gain the same.
+
+    Examples
+    --------
     >>> rsd([0.75, 1.0], [0.75, 0.75])
     0.125
     """
@@ -56,8 +119,22 @@ def rsd(accuracy: ArrayLike, local_accuracy: ArrayLike) -> float:
 
 
 def balanced_accuracy(labels: ArrayLike, predicted: ArrayLike) -> float:
-    """The mean over the classes present of the share of each that is recognised.
+    """Return the mean over classes of the share of each class that is recognised; classes without samples do not count.
 
+    Parameters
+    ----------
+    labels : array_like
+        The true class of each sample.
+    predicted : array_like
+        The predicted class of each sample.
+
+    Returns
+    -------
+    float
+        The balanced accuracy, from 0 to 1.
+
+    Examples
+    --------
     >>> balanced_accuracy([0, 0, 0, 1], [0, 0, 0, 0])
     0.5
     """
@@ -66,10 +143,22 @@ def balanced_accuracy(labels: ArrayLike, predicted: ArrayLike) -> float:
 
 
 def auc(labels: ArrayLike, scores: ArrayLike) -> float:
-    """The area under the ROC curve, ties counted half; with several classes, the mean of one against the rest.
+    """Return the area under the ROC curve, ties counted half; with several classes, the mean of one against the rest.
 
-    `scores` has one column a class, or is the score of class 1. NaN where the labels are all of one class.
+    Parameters
+    ----------
+    labels : array_like
+        The true class index of each sample.
+    scores : array_like
+        The score of class 1 of each sample, or one column of scores a class.
 
+    Returns
+    -------
+    float
+        The area, from 0 to 1; NaN if the labels are all of one class.
+
+    Examples
+    --------
     >>> auc([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8])
     0.75
     """
@@ -87,8 +176,28 @@ def auc(labels: ArrayLike, scores: ArrayLike) -> float:
 def verdict(
     client: str, accuracy: float, local_accuracy: float, global_accuracy: float | None = None, *, tolerance: float = 0.0
 ) -> str:
-    """One sentence for the people at a client: what taking part gave them.
+    """Say in one sentence, for the people at a client, what taking part gave them.
 
+    Parameters
+    ----------
+    client : str
+        The client's name.
+    accuracy : float
+        Its accuracy in its coalition.
+    local_accuracy : float
+        Its accuracy when it trains alone.
+    global_accuracy : float, optional
+        Its accuracy with one model for everyone.
+    tolerance : float
+        A gain or loss over training alone up to this size counts as none.
+
+    Returns
+    -------
+    str
+        The sentence.
+
+    Examples
+    --------
     >>> verdict("north", 0.91, 0.86, 0.47)
     'north gains 5.0 points over training alone (91.0 against 86.0) and 44.0 over one model for everyone (47.0).'
     """
@@ -111,7 +220,28 @@ def verdict(
 def summary(
     accuracy: ArrayLike, local_accuracy: ArrayLike | None = None, global_accuracy: ArrayLike | None = None
 ) -> dict[str, float]:
-    """Acc, and with references IPR, RSD, and the mean gains."""
+    """Return the figures of a training over all clients.
+
+    Parameters
+    ----------
+    accuracy : array_like
+        One accuracy a client.
+    local_accuracy : array_like, optional
+        What each client reaches by training alone.
+    global_accuracy : array_like, optional
+        What each client reaches with one model for everyone.
+
+    Returns
+    -------
+    dict
+        `acc`; with `local_accuracy` also `ipr`, `rsd` and `gain_over_local`; with `global_accuracy` also
+        `gain_over_global`. The gains are means over clients.
+
+    Examples
+    --------
+    >>> summary([0.75, 1.0], [0.75, 0.75])
+    {'acc': 0.875, 'ipr': 0.5, 'rsd': 0.125, 'gain_over_local': 0.125}
+    """
     values = {"acc": acc(accuracy)}
     if local_accuracy is not None:
         values |= {"ipr": ipr(accuracy, local_accuracy), "rsd": rsd(accuracy, local_accuracy)}
@@ -124,7 +254,22 @@ def summary(
 def verdicts(
     names: Sequence[str], accuracy: ArrayLike, local_accuracy: ArrayLike, global_accuracy: ArrayLike | None = None
 ) -> list[str]:
-    """A verdict for every client, in the order of `names`."""
+    """Return the sentence of `verdict` for every client.
+
+    Parameters
+    ----------
+    names : sequence of str
+        The clients' names.
+    accuracy, local_accuracy : array_like
+        The accuracy of each client in its coalition and when it trains alone, in the order of `names`.
+    global_accuracy : array_like, optional
+        The accuracy of each client with one model for everyone.
+
+    Returns
+    -------
+    list of str
+        One sentence a client, in the order of `names`.
+    """
     ours, alone = _values("accuracy", accuracy), _values("local_accuracy", local_accuracy)
     everyone: list[Any] = [None] * len(ours) if global_accuracy is None else list(np.asarray(global_accuracy))
     return [verdict(*row) for row in zip(names, ours.tolist(), alone.tolist(), everyone, strict=True)]
@@ -138,7 +283,7 @@ def _values(name: str, values: ArrayLike) -> Floats:
 
 
 def _auc(positive: NDArray[np.bool_], score: Floats) -> float:
-    """The chance that a positive scores above a negative (Mann-Whitney), from mean ranks."""
+    """Return the chance that a positive sample scores above a negative one (Mann-Whitney), from mean ranks."""
     _, inverse, counts = np.unique(score, return_inverse=True, return_counts=True)
     mean_rank = np.cumsum(counts) - (counts - 1) / 2
     first, second = int(positive.sum()), int((~positive).sum())

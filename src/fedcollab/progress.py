@@ -14,12 +14,31 @@ Progress = Callable[[int, int], None]
 
 
 def silent(done: int, total: int) -> None:
-    """Nobody listens."""
+    """Ignore the progress: the callback of a caller that does not show any.
+
+    Parameters
+    ----------
+    done, total : int
+        How many steps are done, and how many there are.
+    """
 
 
 @contextmanager
 def bar(description: str, *, quiet: bool = False) -> Iterator[Progress]:
-    """A progress bar on standard error; one line when done where that is not a terminal; nothing when quiet."""
+    """Show progress on standard error: a bar on a terminal, elsewhere one line at the end, nothing if `quiet`.
+
+    Parameters
+    ----------
+    description : str
+        What is being done.
+    quiet : bool
+        Whether to show nothing.
+
+    Yields
+    ------
+    callable
+        A function of (done, total) that updates the bar.
+    """
     if quiet:
         yield silent
         return
@@ -42,7 +61,7 @@ def bar(description: str, *, quiet: bool = False) -> Iterator[Progress]:
     from rich.text import Text
 
     class Rate(ProgressColumn):
-        """Steps a second."""
+        """The column that shows how many steps are done a second."""
 
         def render(self, task: Task) -> Text:
             return Text(f"{task.speed:.1f}/s" if task.speed else "")

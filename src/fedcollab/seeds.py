@@ -16,8 +16,22 @@ if TYPE_CHECKING:
 
 
 def derive(seed: int, *path: str | int) -> int:
-    """A 63-bit integer that depends on the seed and on every element of the path.
+    """Return a 63-bit integer that depends on the seed and on every element of the path.
 
+    Parameters
+    ----------
+    seed : int
+        The seed that the user gave.
+    *path : str or int
+        What the number is for, such as a stage, a round and a client's name. 1 and "1" differ.
+
+    Returns
+    -------
+    int
+        A number from 0 to 2^63 - 1.
+
+    Examples
+    --------
     >>> derive(0, "train", 3, "north") == derive(0, "train", 3, "north")
     True
     >>> derive(0, "train", 3, "north") == derive(0, "train", 4, "north")
@@ -28,12 +42,12 @@ def derive(seed: int, *path: str | int) -> int:
 
 
 def generator(seed: int, *path: str | int) -> np.random.Generator:
-    """A NumPy generator for one use, named by its path."""
+    """Return a NumPy random generator that is seeded with `derive(seed, *path)`."""
     return np.random.default_rng(derive(seed, *path))
 
 
 def torch_generator(seed: int, *path: str | int) -> torch.Generator:
-    """A PyTorch generator (on the CPU) for one use, named by its path."""
+    """Return a PyTorch random generator on the CPU that is seeded with `derive(seed, *path)`."""
     import torch
 
     return torch.Generator().manual_seed(derive(seed, *path))

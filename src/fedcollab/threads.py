@@ -21,7 +21,10 @@ _cores: ContextVar[int | None] = ContextVar("cores", default=None)
 
 @contextmanager
 def one_core_each() -> Iterator[None]:
-    """PyTorch on one core a thread; as many threads as it had cores. Its own setting is put back in the end."""
+    """Set PyTorch to one core a thread while the block runs, and put its own setting back at the end.
+
+    `balance` then still shares work out over as many threads as PyTorch had cores before.
+    """
     cores = torch.get_num_threads()
     token = _cores.set(_cores.get() or cores)
     torch.set_num_threads(1)
@@ -33,7 +36,18 @@ def one_core_each() -> Iterator[None]:
 
 
 def balance(work: Mapping[str, int]) -> list[list[str]]:
-    """Clients shared out so that the threads finish together: the largest first, each to the least loaded."""
+    """Share clients out over threads so that the threads finish together.
+
+    Parameters
+    ----------
+    work : mapping of str to int
+        The amount of work of each client.
+
+    Returns
+    -------
+    list of list of str
+        The clients of each thread: the largest first, each to the thread with the least work so far.
+    """
     threads = max(1, min(_cores.get() or torch.get_num_threads(), len(work)))
     shares: list[list[str]] = [[] for _ in range(threads)]
     load = [0] * threads
@@ -45,7 +59,20 @@ def balance(work: Mapping[str, int]) -> list[list[str]]:
 
 
 def in_threads(work: Callable[[S], T], shares: Sequence[S]) -> list[T]:
-    """One thread a share."""
+    """Run a function on each share of the work, every share in a thread of its own with PyTorch on one core.
+
+    Parameters
+    ----------
+    work : callable
+        The function, called with one share.
+    shares : sequence
+        The shares of the work.
+
+    Returns
+    -------
+    list
+        The results, in the order of `shares`.
+    """
     with one_core_each():
         if len(shares) == 1:
             return [work(shares[0])]

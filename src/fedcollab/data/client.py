@@ -23,12 +23,27 @@ Labels = Any  # a NumPy array once checked; lists, Series and tensors are taken
 
 @dataclass(frozen=True, eq=False)
 class ClientData:
-    """One client's labelled samples, and a test split where it has one.
+    """One client's labelled samples, and a test split if it has one.
 
-    x, x_test   a numeric array with one row a sample (any shape after the first axis), a pandas DataFrame with numeric
-                and categorical columns (missing values allowed there), or anything that NumPy reads as an array
-    y, y_test   one class label a sample: whole numbers, booleans or strings
+    Parameters
+    ----------
+    name : str
+        The client's name, which must stay the same from run to run: random draws depend on it.
+    x : array_like or pandas.DataFrame
+        The training samples: a numeric array with one row a sample (any shape after the first axis), a DataFrame with
+        numeric and categorical columns (missing values allowed there), or anything that NumPy reads as an array.
+    y : array_like
+        One class label a sample: whole numbers, booleans or strings.
+    x_test, y_test : optional
+        The client's own test split, in the form of `x` and `y`; given together or not at all.
 
+    Raises
+    ------
+    InputError
+        If samples and labels do not fit together, values are missing or infinite, or labels are continuous.
+
+    Examples
+    --------
     >>> ClientData("north", [[0.5, 1.0], [0.1, 2.0], [0.3, 1.5]], ["ill", "well", "ill"])
     ClientData('north', 3 samples, 2 classes, features (2,), no test split)
     """
@@ -63,21 +78,46 @@ class ClientData:
 
     @property
     def quantity(self) -> int:
-        """Training samples."""
+        """Return the number of training samples."""
         return len(self.y)
 
     @classmethod
     def from_torch(cls, name: str, dataset: Any, test: Any | None = None) -> ClientData:
-        """From a map-style PyTorch data set of (features, label) pairs, and another for testing if there is one."""
+        """Make a client from map-style PyTorch data sets of (features, label) pairs.
+
+        Parameters
+        ----------
+        name : str
+            The client's name.
+        dataset : torch.utils.data.Dataset
+            The training samples; anything with a length and an index will do.
+        test : torch.utils.data.Dataset, optional
+            The test samples.
+
+        Returns
+        -------
+        ClientData
+            The client.
+
+        Raises
+        ------
+        InputError
+            If a data set is empty or its samples cannot be used.
+        """
         x, y = _collect(dataset)
         if test is None:
             return cls(name, x, y)
         return cls(name, x, y, *_collect(test))
 
     def save(self, path: str | Path) -> None:
-        """Write an NPZ file with the arrays `x`, `y` and, where present, `x_test`, `y_test`.
+        """Write an NPZ file with the arrays `x`, `y` and, if there is a test split, `x_test`, `y_test`.
 
-        A table is written column by column (`x:COLUMN`); missing text is kept apart in `missing:COLUMN`.
+        A table is written column by column (`x:COLUMN`); missing text is kept apart in `missing:x:COLUMN`.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file.
         """
         arrays: dict[str, NDArray[Any]] = {"name": np.array(self.name), "y": self.y}
         arrays |= _pack("x", self.x)
@@ -89,7 +129,25 @@ class ClientData:
 
     @classmethod
     def load(cls, path: str | Path, name: str | None = None) -> ClientData:
-        """Read an NPZ file with `x` and `y` (and `x_test`, `y_test`); the client's name defaults to the file's."""
+        """Read an NPZ file with `x` and `y` (and perhaps `x_test`, `y_test`).
+
+        Parameters
+        ----------
+        path : str or Path
+            The file.
+        name : str, optional
+            The client's name; without one, that in the file, or the file's own name.
+
+        Returns
+        -------
+        ClientData
+            The client.
+
+        Raises
+        ------
+        InputError
+            If the file cannot be read, or lacks `x` or `y`.
+        """
         path = Path(path)
         arrays = read_npz(path)
         if "y" not in arrays or not any(key == "x" or key.startswith("x:") for key in arrays):
@@ -111,17 +169,33 @@ class ClientData:
 
 
 def is_table(x: Features) -> bool:
-    """Whether the features are a pandas DataFrame (without importing pandas to find out)."""
+    """Return whether the features are a pandas DataFrame (without importing pandas to find out)."""
     return type(x).__module__.split(".")[0] == "pandas" and hasattr(x, "columns")
 
 
 def feature_shape(x: Features) -> tuple[Any, ...]:
-    """The shape of one sample, or the columns of a table."""
+    """Return the shape of one sample, or the columns of a table."""
     return tuple(x.columns) if is_table(x) else tuple(x.shape[1:])
 
 
 def read_npz(path: Path) -> dict[str, NDArray[Any]]:
-    """The arrays of an NPZ file. Object arrays, which would need pickle, are refused."""
+    """Return the arrays of an NPZ file by name.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+
+    Returns
+    -------
+    dict
+        The arrays.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, or holds object arrays, which would need pickle.
+    """
     try:
         with np.load(path, allow_pickle=False) as file:
             if not hasattr(file, "files"):
@@ -206,7 +280,7 @@ def _labels(y: Any, where: str) -> NDArray[Any]:
 
 
 def _text_labels(values: list[Any], where: str) -> NDArray[Any]:
-    """Labels that came as objects: all text, or all numbers; a mix is refused, and so is a missing one."""
+    """Convert labels that came as objects to an array: all text, or all numbers; refuse a mix and missing labels."""
     missing = sum(value is None or value != value or (isinstance(value, str) and not value.strip()) for value in values)
     if missing:
         raise InputError(f"{where} has {missing} missing label(s)")

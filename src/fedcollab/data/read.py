@@ -19,9 +19,26 @@ TEST = ".test"  # NAME.test.csv beside NAME.csv is that client's own test split
 def read_clients(directory: str | Path, label: str | None = None, drop: Iterable[str] = ()) -> list[ClientData]:
     """Read every client file of a folder, in order of name.
 
-    `label` names the label column of CSV and Parquet files; `drop` names columns to leave out (identifiers, dates).
-    NPZ files carry arrays `x`, `y` and perhaps `x_test`, `y_test`. A file `NAME.test.csv` (or `.parquet`) beside
-    `NAME.csv` is that client's test split.
+    Parameters
+    ----------
+    directory : str or Path
+        The folder, with one CSV, Parquet or NPZ file per client, whose name is the client's. `NAME.test.csv` (or
+        `.parquet`) beside `NAME.csv` is that client's test split. NPZ files carry arrays `x`, `y` and perhaps `x_test`,
+        `y_test`.
+    label : str, optional
+        The label column of CSV and Parquet files, which need one.
+    drop : iterable of str
+        Columns to leave out (identifiers, dates).
+
+    Returns
+    -------
+    list of ClientData
+        The clients.
+
+    Raises
+    ------
+    InputError
+        If the folder holds no client's file, or a file cannot be read or used.
     """
     directory = Path(directory)
     if not directory.is_dir():
@@ -45,7 +62,29 @@ def read_clients(directory: str | Path, label: str | None = None, drop: Iterable
 def read_client(
     path: str | Path, label: str | None, test: str | Path | None = None, drop: Iterable[str] = ()
 ) -> ClientData:
-    """Read one client's file."""
+    """Read one client's file; its name is the client's.
+
+    Parameters
+    ----------
+    path : str or Path
+        A CSV, Parquet or NPZ file.
+    label : str or None
+        The label column of a CSV or Parquet file.
+    test : str or Path, optional
+        The file of the client's test split; an NPZ file holds its own.
+    drop : iterable of str
+        Columns to leave out (identifiers, dates).
+
+    Returns
+    -------
+    ClientData
+        The client.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, lacks a column, or its samples cannot be used.
+    """
     path = Path(path)
     if not path.is_file():
         raise InputError(f"`{path}` does not exist")

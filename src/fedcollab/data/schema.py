@@ -23,7 +23,15 @@ from fedcollab.files import write_bytes
 
 @dataclass(frozen=True, eq=False)
 class Arrays:
-    """A client's data as the models take it: float32 features, class indices, and a test split."""
+    """A client's data in the form that models take: float32 features, class indices, and a test split.
+
+    Parameters
+    ----------
+    x, x_test : array of float32
+        Features of the training and the test samples.
+    y, y_test : array of int64
+        Their class indices.
+    """
 
     x: NDArray[np.float32]
     y: NDArray[np.int64]
@@ -33,7 +41,17 @@ class Arrays:
 
 @dataclass(frozen=True)
 class Column:
-    """One column of a table: numeric with mean and standard deviation, or categorical with its categories."""
+    """How one column of a table becomes numbers.
+
+    Parameters
+    ----------
+    name : str
+        The column.
+    mean, std : float
+        Mean and standard deviation over all clients, if the column is numeric.
+    categories : tuple of str or None
+        The known values, if the column is categorical; None: numeric.
+    """
 
     name: str
     mean: float = 0.0
@@ -45,11 +63,24 @@ class Column:
 class Schema:
     """How raw samples become model inputs; the same at every client.
 
-    classes      the label of each class index
-    shape        the shape of one prepared sample
-    columns      for tables, how each column is encoded; None for arrays
-    mean, std    for arrays, one value, or one a feature or channel
-    encoding     the frozen encoder whose features stand for samples when distances are estimated; None: the samples
+    Parameters
+    ----------
+    classes : tuple of int or str
+        The label of each class index.
+    shape : tuple of int
+        The shape of one prepared sample.
+    columns : tuple of Column or None
+        For tables, how each column is encoded; None for arrays.
+    mean, std : tuple of float
+        For arrays, one value for all, or one a feature or channel.
+    missing_indicators : bool
+        For tables, whether each column gets one more feature, which says whether the value is missing.
+    test_share : float
+        The share of its samples that a client without a test split holds out.
+    seed : int
+        The seed that the hold-out is drawn from.
+    encoding : Encoding or None
+        The frozen encoder whose features stand for samples when distances are estimated; None: the samples themselves.
     """
 
     classes: tuple[int | str, ...]
@@ -64,18 +95,50 @@ class Schema:
 
     @property
     def width(self) -> int:
-        """Numbers that stand for one sample when distances are estimated."""
+        """Return how many numbers stand for one sample when distances are estimated."""
         return int(np.prod(self.shape)) if self.encoding is None else self.encoding.width
 
     def apply(self, data: ClientData) -> Arrays:
-        """A client's samples as arrays; without a test split of its own it holds one out."""
+        """Return a client's samples as arrays; a client without a test split holds one out.
+
+        Parameters
+        ----------
+        data : ClientData
+            The client.
+
+        Returns
+        -------
+        Arrays
+            Features and class indices for training and testing.
+
+        Raises
+        ------
+        InputError
+            If the samples do not fit the schema.
+        """
         data = with_test(data, self.test_share, self.seed)
         return Arrays(
             self.features(data.x), self.targets(data.y), self.features(data.x_test), self.targets(data.y_test)
         )
 
     def features(self, x: Features) -> NDArray[np.float32]:
-        """Encode raw features."""
+        """Return raw features as model inputs.
+
+        Parameters
+        ----------
+        x : array or pandas.DataFrame
+            The raw features.
+
+        Returns
+        -------
+        array of float32
+            One row a sample.
+
+        Raises
+        ------
+        InputError
+            If `x` has another shape, or lacks a column.
+        """
         if self.columns is None:
             if is_table(x):
                 raise InputError("`x` is a table; this schema was made for arrays")
@@ -91,7 +154,23 @@ class Schema:
         return np.ascontiguousarray(np.stack(parts, axis=1, dtype=np.float32))
 
     def targets(self, y: NDArray[Any] | None) -> NDArray[np.int64]:
-        """Class indices of raw labels."""
+        """Return the class indices of raw labels.
+
+        Parameters
+        ----------
+        y : array
+            The labels.
+
+        Returns
+        -------
+        array of int64
+            One index a sample.
+
+        Raises
+        ------
+        InputError
+            If a label is not among `classes`.
+        """
         labels = np.asarray(y)
         index = {label: position for position, label in enumerate(self.classes)}
         try:
@@ -114,7 +193,7 @@ class Schema:
 
     @classmethod
     def from_json(cls, text: str) -> Schema:
-        """Read what `to_json` wrote."""
+        """Return the schema that `to_json` wrote as text."""
         content: dict[str, Any] = json.loads(text)
         columns, encoding = content.pop("columns"), content.pop("encoding", None)
         if columns is not None:
@@ -137,6 +216,16 @@ class Schema:
     @classmethod
     def load(cls, path: str | Path) -> Schema:
         """Read the schema that a run left.
+
+        Parameters
+        ----------
+        path : str or Path
+            The JSON file.
+
+        Returns
+        -------
+        Schema
+            The schema.
 
         Raises
         ------

@@ -20,9 +20,14 @@ def with_test(data: ClientData, share: float, seed: int) -> ClientData:
     data : ClientData
         The client.
     share : float
-        The share of its samples that is held out, where it has no test split.
+        The share of its samples that is held out, if it has no test split.
     seed : int
         The seed that the hold-out is drawn from.
+
+    Returns
+    -------
+    ClientData
+        The client with `x_test` and `y_test`.
 
     Raises
     ------
@@ -41,14 +46,43 @@ def with_test(data: ClientData, share: float, seed: int) -> ClientData:
 
 
 def held_out(data: ClientData, share: float, seed: int) -> NDArray[np.bool_]:
-    """Return a mask of the samples that are the test split of a client that has none of its own."""
+    """Return a mask of the samples that a client without a test split holds out.
+
+    Parameters
+    ----------
+    data : ClientData
+        The client.
+    share : float
+        The share of its samples that is held out.
+    seed : int
+        The seed that the hold-out is drawn from.
+
+    Returns
+    -------
+    array of bool
+        True for each sample that is held out.
+    """
     return stratified(data.y, share, seeds.generator(seed, "hold-out", data.name))
 
 
 def stratified(y: NDArray[Any], share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Return a mask of `share` of the samples, with every label's share as near to it as whole samples allow.
+    """Return a mask of a share of the samples, with every label's share as near to it as whole samples allow.
 
-    Labels get the floor of their quota; the samples still missing go to the largest remainders, ties at random.
+    Each label gets its quota rounded down; the samples still missing go to the largest remainders, ties at random.
+
+    Parameters
+    ----------
+    y : array
+        The label of each sample.
+    share : float
+        The share of the samples to choose; at least one is chosen.
+    rng : numpy.random.Generator
+        Draws the samples.
+
+    Returns
+    -------
+    array of bool
+        True for each sample that is chosen.
     """
     labels, index, counts = np.unique(y, return_inverse=True, return_counts=True)
     quota = counts * share

@@ -3,7 +3,7 @@
     seen_ij   = max(D_ij, H_ij)    D: free discriminators through the encoder; H: classifiers through it (`hypothesis`)
     task_ij   = T_ij               classifiers on the samples as they are (`hypothesis`, no encoder)
     missed    pairs with  T - seen  above noise: the task differs, and the encoder does not show it
-    beside    pairs with  D - max(H, T)  above noise and max(H, T) within noise: told apart by what no classifier minds
+    beside    pairs with  D - max(H, T)  above noise and max(H, T) within noise: a difference that no classifier minds
 
 A function of the samples cannot make two clients more different than the samples make them; one that makes them less
 different, where classifiers differ, has lost what matters. Above noise means z standard errors, z the normal quantile
@@ -40,11 +40,20 @@ VERDICTS = {
 
 @dataclass(frozen=True, eq=False)
 class EncoderCheck:
-    """A verdict ("good", "blind", "wrong", "nothing") and its evidence.
+    """Whether an encoder suits the task of these clients: a verdict and its evidence.
 
-    distances   D, `cross` through the encoder
-    through     H, `hypothesis` through the encoder; samples: T, `hypothesis` on the samples themselves
-    limit       z, standard errors that count as above noise
+    Parameters
+    ----------
+    encoder : str
+        The encoder's name.
+    distances : Distances
+        D: `cross` through the encoder.
+    through : Distances
+        H: `hypothesis` through the encoder.
+    samples : Distances
+        T: `hypothesis` on the samples themselves.
+    limit : float
+        z: how many standard errors count as above noise.
     """
 
     encoder: str
@@ -55,29 +64,32 @@ class EncoderCheck:
 
     @property
     def differing(self) -> Pairs:
-        """Pairs that the encoder's distances tell apart."""
+        """Return the pairs of clients that the encoder's distances distinguish."""
         return self._pairs(_above(self.distances, self.limit))
 
     @property
     def task(self) -> Pairs:
-        """Pairs for which the task differs: a classifier that is right at one is worse at the other."""
+        """Return the pairs for which the task differs: a classifier that is right at one client is worse at the other."""
         return self._pairs(_above(self.samples, self.limit) | _above(self.through, self.limit))
 
     @property
     def missed(self) -> Pairs:
-        """Pairs that the task tells apart more than the encoder does."""
+        """Return the pairs that the task distinguishes more than the encoder does."""
         lost = _beyond(self.samples, self.distances, self.limit) & _beyond(self.samples, self.through, self.limit)
         return self._pairs(lost)
 
     @property
     def beside(self) -> Pairs:
-        """Pairs that the encoder tells apart although no classifier minds."""
+        """Return the pairs that the encoder distinguishes although the same classifier serves both clients."""
         extra = _beyond(self.distances, self.samples, self.limit) & _beyond(self.distances, self.through, self.limit)
         return self._pairs(extra & ~_above(self.samples, self.limit) & ~_above(self.through, self.limit))
 
     @property
     def verdict(self) -> str:
-        """A missed pair is enough; `beside` must be most of what it tells apart."""
+        """Return "good", "blind", "wrong" or "nothing"; see `VERDICTS`.
+
+        One missed pair is enough for an objection; pairs in `beside` must be more than half of those in `differing`.
+        """
         if self.missed:
             return "wrong" if self.differing else "blind"
         if len(self.beside) > len(self.differing) / 2:
@@ -88,11 +100,11 @@ class EncoderCheck:
 
     @property
     def passed(self) -> bool:
-        """Whether there is nothing to object to."""
+        """Return whether the verdict is no objection: "good" or "nothing"."""
         return self.verdict in ("good", "nothing")
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return verdict and evidence as plain values, for JSON."""
         names = ("differing", "task", "missed", "beside")
         return {
             "encoder": self.encoder,
@@ -105,7 +117,13 @@ class EncoderCheck:
         }
 
     def save(self, path: str | Path) -> None:
-        """Write the verdict and its evidence as JSON; `encoder.json` in a run directory is shown in its report."""
+        """Write the verdict and its evidence as JSON.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file; `encoder.json` in a run directory is shown in the run's report.
+        """
         artefact.write_json(path, "encoder", self.as_dict())
 
     def _matrices(self) -> dict[str, Distances]:
@@ -152,7 +170,7 @@ def check_encoder(
     progress: Progress = silent,
     **options: Any,
 ) -> EncoderCheck:
-    """Check whether an encoder is blind, or sees the wrong thing, by three estimates: D, H and T.
+    """Check whether an encoder is blind, or sees the wrong thing, by three estimates of the distances.
 
     Parameters
     ----------
@@ -163,7 +181,12 @@ def check_encoder(
     seed, runtime, device, scale, progress
         As in `estimate_distances`.
     **options
-        Of `cross` and `hypothesis`: folds, rounds, cap, repeats, replicates.
+        Options of `cross` and `hypothesis`: folds, rounds, cap, repeats, replicates.
+
+    Returns
+    -------
+    EncoderCheck
+        The verdict and its evidence.
 
     Raises
     ------
@@ -186,14 +209,14 @@ def check_encoder(
 
 
 def _above(distances: Distances, limit: float) -> NDArray[np.bool_]:
-    """Pairs whose distance is above noise."""
+    """Return a mask of the pairs whose distance is above noise."""
     error = _error(distances)
     above: NDArray[np.bool_] = distances.raw > limit * error
     return above
 
 
 def _beyond(larger: Distances, smaller: Distances, limit: float) -> NDArray[np.bool_]:
-    """Pairs whose distance is larger here than there, above noise."""
+    """Return a mask of the pairs whose distance in `larger` exceeds that in `smaller` by more than noise."""
     error = np.hypot(_error(larger), _error(smaller))
     beyond: NDArray[np.bool_] = larger.raw - smaller.raw > limit * error
     return beyond

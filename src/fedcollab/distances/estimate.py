@@ -50,7 +50,7 @@ def estimate_distances(
     Parameters
     ----------
     clients : iterable of ClientData, Runtime or Federation
-        The clients; for a federation, `scale`, `missing_indicators` and `test_share` are settled already.
+        The clients; a federation keeps the `scale`, `missing_indicators` and `test_share` that it was prepared with.
     method : str
         A name in `METHODS`; "auto" is "cross", or "few-round" where a round costs seconds (Flower) and through an
         encoder.
@@ -64,7 +64,7 @@ def estimate_distances(
     only : str, optional
         One client's name: its distances to all others; every other pair is left unobserved.
     pairs : sequence of (str, str), optional
-        These pairs of names alone.
+        These pairs of names alone; `only` is then not used.
     progress : callable
         Called with (done, total).
     **options
@@ -79,6 +79,8 @@ def estimate_distances(
     ------
     InputError
         If the clients' data do not fit together, or a name or an option is unknown.
+    Paused
+        If too few clients answered.
     """
     if method == "auto" and _prefers_moments(clients, encoder):
         method = "few-round"
@@ -121,7 +123,7 @@ def estimate_distances(
 
 
 def _prefers_moments(clients: Clients, encoder: Any) -> bool:
-    """Return whether `auto` is `few-round`: where rounds are dear, and where an encoder gives many features."""
+    """Return whether `auto` means `few-round`: if rounds are expensive, or an encoder gives many features."""
     through = encoder is not None or (isinstance(clients, Federation) and clients.schema.encoding is not None)
     runtime = clients.runtime if isinstance(clients, Federation) else clients
     return (through and encoder != "none") or (isinstance(runtime, Runtime) and runtime.few_rounds)

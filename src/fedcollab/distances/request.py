@@ -1,4 +1,4 @@
-"""Pairs of clients, and what a method says about them, before it becomes a `Distances`."""
+"""Pairs of clients, and what a method estimates for them, before it becomes a `Distances`."""
 
 from __future__ import annotations
 
@@ -27,10 +27,22 @@ Pair = tuple[str, str]  # in order of name
 
 @dataclass(frozen=True, eq=False)
 class Estimate:
-    """One value a pair: signed distances, standard errors, and replicates (R x pairs); and what they took.
+    """What a method returns: one value a pair, and how it was found.
 
-    `cost` is given where a shortcut moved no messages: the count of what the messages would have been. `privacy` is
-    what each client spent, {epsilon, delta}.
+    Parameters
+    ----------
+    values : array
+        Signed distances, one a pair.
+    stderr : array, optional
+        Their standard errors.
+    replicates : array, optional
+        Joint replicates of the distances, R x pairs.
+    settings : mapping
+        The settings that were used.
+    cost : Cost, optional
+        Given where a shortcut moved no messages: what the messages would have cost.
+    privacy : mapping
+        What each client spent: `epsilon` and `delta`.
     """
 
     values: Floats
@@ -48,7 +60,18 @@ Method = Callable[..., Estimate]  # (request, **options)
 class Request:
     """What every method is asked: these pairs of this federation, with this seed.
 
-    lost   clients that did not answer at some time, and why: their pairs are left unobserved, all others go on
+    Parameters
+    ----------
+    federation : Federation
+        The clients.
+    pairs : list of (str, str)
+        The pairs to estimate, each in order of name.
+    seed : int
+        Everything random is derived from it.
+    progress : callable
+        Called with (done, total).
+    lost : dict of str to str
+        Clients that did not answer at some time, and why: their pairs are left unobserved, all others go on.
     """
 
     federation: Federation
@@ -59,31 +82,49 @@ class Request:
 
     @property
     def runtime(self) -> Runtime:
-        """What carries the messages."""
+        """Return the runtime that carries the messages."""
         return self.federation.runtime
 
     @property
     def classes(self) -> int:
-        """Labels in the federation."""
+        """Return how many labels there are in the federation."""
         return len(self.federation.schema.classes)
 
     @property
     def features(self) -> int:
-        """Numbers that stand for one sample."""
+        """Return how many numbers stand for one sample."""
         return self.federation.schema.width
 
     @property
     def encoded(self) -> bool:
-        """Whether samples are seen through an encoder."""
+        """Return whether samples are seen through an encoder."""
         return self.federation.schema.encoding is not None
 
     @property
     def names(self) -> list[str]:
-        """The clients that appear in the pairs, in order of name."""
+        """Return the clients that appear in the pairs, in order of name."""
         return sorted({name for pair in self.pairs for name in pair})
 
     def ask(self, action: Action, messages: Mapping[str, Any]) -> dict[str, Message]:
-        """One round with those who have answered so far; who does not now is lost, and asked no more."""
+        """Call the clients that have answered every round so far; those that do not answer now are not asked again.
+
+        Parameters
+        ----------
+        action : Action
+            What to do.
+        messages : mapping
+            A message for each client.
+
+        Returns
+        -------
+        dict
+            The reply of each client that answered.
+
+        Raises
+        ------
+        Paused
+            If too few clients answered.
+        """
         present = {name: message for name, message in messages.items() if name not in self.lost}
         replies = self.federation.call(action, present, partial=True)
         self.lose(self.federation.absent)
@@ -92,7 +133,27 @@ class Request:
     def expect(
         self, replies: dict[str, Message], key: str, shapes: Mapping[str, tuple[int, ...]]
     ) -> dict[str, Message]:
-        """The replies whose array has the shape that the server knows it must have; the other clients are lost."""
+        """Return the replies with an array of the expected shape; the other clients are lost.
+
+        Parameters
+        ----------
+        replies : dict
+            The reply of each client.
+        key : str
+            The field that holds the array.
+        shapes : mapping
+            The shape that the array of each client must have.
+
+        Returns
+        -------
+        dict
+            The replies that can be used.
+
+        Raises
+        ------
+        Paused
+            If too few clients are left.
+        """
         strange = {
             name: f"`{key}` has shape {reply[key].shape}; expected {shapes[name]}"
             for name, reply in replies.items()
@@ -102,7 +163,18 @@ class Request:
         return {name: reply for name, reply in replies.items() if name not in strange}
 
     def lose(self, absent: Mapping[str, str]) -> None:
-        """Go on without these clients, unless too few are left."""
+        """Go on without these clients, with a warning.
+
+        Parameters
+        ----------
+        absent : mapping of str to str
+            The clients, and why each is lost.
+
+        Raises
+        ------
+        Paused
+            If too few clients are left.
+        """
         if not absent:
             return
         self.lost.update(absent)
@@ -113,26 +185,40 @@ class Request:
         warnings.warn(text, FedcollabWarning, stacklevel=3)
 
     def observed(self) -> NDArray[np.bool_]:
-        """For each pair whether both of its clients have answered throughout."""
+        """Return for each pair whether both of its clients have answered every round."""
         return np.array([not self.lost.keys() & set(pair) for pair in self.pairs], dtype=bool)
 
     def min_samples(self, asked: int | None) -> int:
-        """Return the fewest samples that a client's numbers are made of: as given, or the runtime's."""
+        """Return the fewest samples that a client's numbers may be made of: `asked`, or the runtime's default for None."""
         given = self.runtime.min_samples if asked is None else asked
         return int(number("min_samples", given, at_least=1, whole=True))
 
     def sampling(self, asked: str) -> str:
-        """Whether the clients' label counts were drawn or set: as given, or found out (see `distances.sampling`)."""
+        """Return "drawn" or "set", how the clients' label counts came about: as asked, or found out (see `sampling.resample`)."""
         return sampling.resolve(asked, [reply["label_counts"] for reply in self.federation.described.values()])
 
     def quantity(self, name: str) -> int:
-        """A client's training samples."""
+        """Return the number of training samples of a client."""
         return int(self.federation.described[name]["quantity"])
 
 
 def all_pairs(names: Iterable[str], only: str | None = None) -> list[Pair]:
-    """Every two clients, or those of one client, each pair in order of name.
+    """Return every pair of clients, or every pair with one client, each pair in order of name.
 
+    Parameters
+    ----------
+    names : iterable of str
+        The clients.
+    only : str, optional
+        The client that every pair must have.
+
+    Returns
+    -------
+    list of (str, str)
+        The pairs, in order.
+
+    Examples
+    --------
     >>> all_pairs(["b", "c", "a"])
     [('a', 'b'), ('a', 'c'), ('b', 'c')]
     """
@@ -141,7 +227,13 @@ def all_pairs(names: Iterable[str], only: str | None = None) -> list[Pair]:
 
 
 def places(pairs: Sequence[Pair]) -> dict[str, list[int]]:
-    """For each client, the positions of its pairs."""
+    """Return for each client the positions of its pairs in the list, clients in order of name.
+
+    Examples
+    --------
+    >>> places([("a", "b"), ("a", "c")])
+    {'a': [0, 1], 'b': [0], 'c': [1]}
+    """
     found: dict[str, list[int]] = {}
     for position, pair in enumerate(pairs):
         for name in pair:
@@ -152,7 +244,26 @@ def places(pairs: Sequence[Pair]) -> dict[str, list[int]]:
 def assemble(
     request: Request, estimate: Estimate, names: Sequence[str], *, method: str, cost: Mapping[str, Any]
 ) -> Distances:
-    """The matrices, in the order of `names`; pairs that were not asked for, or lost, are unobserved."""
+    """Return the result as matrices; pairs that were not asked for, or lost, are unobserved.
+
+    Parameters
+    ----------
+    request : Request
+        What the method was asked.
+    estimate : Estimate
+        What it returned.
+    names : sequence of str
+        The clients, in the order of rows and columns.
+    method : str
+        The method's name.
+    cost : mapping
+        Rounds and bytes that the estimate took.
+
+    Returns
+    -------
+    Distances
+        The result.
+    """
     count = len(names)
     seen = request.observed()
     at = {name: position for position, name in enumerate(names)}

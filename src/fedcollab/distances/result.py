@@ -21,16 +21,43 @@ Floats = NDArray[np.float64]
 class Distances:
     """Estimated distances between every two clients.
 
-    raw          N x N signed estimates of 2 BalAcc - 1, symmetric with a zero diagonal; NaN where unobserved
-    names        one name a client
-    quantities   training samples of each client
-    stderr       N x N standard errors, where the method gives them
-    replicates   R x N x N joint replicates of `raw` (all pairs of one replicate share one resampling of each client)
-    observed     N x N mask: False where a pair was never measured
-    method, settings, cost   how it was estimated, with what, and what it cost (rounds, bytes per client)
-    privacy      what each client spent, {epsilon, delta}, where noise was added
+    Parameters
+    ----------
+    raw : array
+        N x N signed estimates of 2 BalAcc - 1, symmetric with a zero diagonal; NaN where unobserved.
+    names : sequence of str
+        One name a client.
+    quantities : array of int
+        Training samples of each client.
+    stderr : array, optional
+        N x N standard errors, if the method gives them.
+    replicates : array, optional
+        R x N x N joint replicates of `raw` (all pairs of one replicate share one resampling of each client).
+    observed : array of bool, optional
+        N x N mask: False where a pair was never measured. Without it, True wherever `raw` is finite.
+    method : str
+        How the distances were estimated; "given" if they were not.
+    settings : mapping
+        The settings of the method, with the seed.
+    cost : mapping
+        What the estimate took: `rounds`, and `bytes` of each client.
+    privacy : mapping
+        What each client spent, `epsilon` and `delta`, if noise was added.
 
-    `matrix` is `raw` clipped to [0, 1], with 1 where a pair was not observed.
+    Attributes
+    ----------
+    matrix : array
+        `raw` clipped to [0, 1], with 1 where a pair was not observed.
+
+    Raises
+    ------
+    InputError
+        If the arrays do not fit together, or `raw` is not symmetric with a zero diagonal.
+
+    Examples
+    --------
+    >>> Distances([[0.0, 0.4], [0.4, 0.0]], ("north", "south"), [100, 50]).between("north", "south")
+    0.4
     """
 
     raw: Floats
@@ -78,22 +105,65 @@ class Distances:
 
     @property
     def matrix(self) -> Floats:
-        """Distances in [0, 1], as the objective takes them: `raw` clipped, 1 where a pair was not observed."""
+        """Return distances in [0, 1], as the objective takes them: `raw` clipped, 1 where a pair was not observed."""
         return np.where(self.observed, np.clip(self.raw, 0.0, 1.0), 1.0)
 
     def between(self, first: str, second: str) -> float:
-        """The distance between two clients, by name."""
+        """Return the distance between two clients.
+
+        Parameters
+        ----------
+        first, second : str
+            The clients' names.
+
+        Returns
+        -------
+        float
+            The distance in [0, 1]; 1 if the pair was not observed.
+
+        Raises
+        ------
+        InputError
+            If a name is unknown.
+        """
         return float(self.matrix[self.index(first), self.index(second)])
 
     def index(self, name: str) -> int:
-        """The position of a client in every array of this value."""
+        """Return the position of a client in every array of this value.
+
+        Parameters
+        ----------
+        name : str
+            The client.
+
+        Returns
+        -------
+        int
+            Its position.
+
+        Raises
+        ------
+        InputError
+            If the name is unknown.
+        """
         try:
             return self.names.index(name)
         except ValueError:
             raise InputError(f"`client` (={name!r}) must be one of: {', '.join(self.names)}") from None
 
     def spent_with(self, later: Distances) -> dict[str, Any]:
-        """`cost` and `privacy` of both estimates: rounds and bytes, and every client's epsilons and deltas, add up."""
+        """Return `cost` and `privacy` of this estimate and a later one together.
+
+        Parameters
+        ----------
+        later : Distances
+            The later estimate.
+
+        Returns
+        -------
+        dict
+            `cost` and `privacy`: rounds and bytes, and every client's epsilons and deltas, are added up.
+        """
         moved = [part.cost.get("bytes", {}) for part in (self, later)]
         private: dict[str, dict[str, float]] = {}
         for part in (self, later):
@@ -109,14 +179,14 @@ class Distances:
         }
 
     def save(self, path: str | Path, made: Mapping[str, Any] | None = None) -> None:
-        """Write JSON that a person can read; numbers keep six decimals.
+        """Write JSON that a person can read; numbers keep six decimals, replicates four.
 
         Parameters
         ----------
         path : str or Path
             The file.
         made : mapping, optional
-            What a run notes about settings and inputs.
+            The settings and inputs that a run notes in the file.
         """
         artefact.write_json(
             path,
@@ -139,7 +209,23 @@ class Distances:
 
     @classmethod
     def load(cls, path: str | Path) -> Distances:
-        """Read a file that `save` wrote, or one by hand with `names`, `quantities` and `matrix` or `raw`."""
+        """Read a file that `save` wrote, or one by hand with `names`, `quantities` and `matrix` or `raw`.
+
+        Parameters
+        ----------
+        path : str or Path
+            The JSON file.
+
+        Returns
+        -------
+        Distances
+            The distances; clients without names are "0", "1", ...
+
+        Raises
+        ------
+        InputError
+            If the file cannot be read, or its content does not fit together.
+        """
         content = artefact.read_json(path, "distances")
         if not ("raw" in content or "matrix" in content) or "quantities" not in content:
             raise InputError(f"`{path}` must have `quantities` and `raw` or `matrix`")
@@ -158,7 +244,18 @@ class Distances:
         )
 
     def plot(self, collaboration: Any = None) -> Any:
-        """The matrix as an Altair chart, ordered by the coalitions where a collaboration is given."""
+        """Return the matrix as an Altair chart.
+
+        Parameters
+        ----------
+        collaboration : Collaboration, optional
+            Orders the clients by its coalitions.
+
+        Returns
+        -------
+        altair.Chart
+            The chart.
+        """
         return display("plot_distances", self, collaboration)
 
     def _repr_html_(self) -> str:

@@ -24,7 +24,20 @@ from fedcollab.progress import Progress, silent
 
 
 def missing_pairs(known: Distances, names: Sequence[str]) -> list[Pair]:
-    """Return the pairs of these clients that were never measured, each in order of name."""
+    """Return the pairs of these clients that were never measured.
+
+    Parameters
+    ----------
+    known : Distances
+        The matrix so far.
+    names : sequence of str
+        The clients; they need not be in the matrix.
+
+    Returns
+    -------
+    list of (str, str)
+        The pairs, each in order of name.
+    """
     at = {name: position for position, name in enumerate(known.names)}
     return [
         (a, b)
@@ -34,7 +47,7 @@ def missing_pairs(known: Distances, names: Sequence[str]) -> list[Pair]:
 
 
 def complete(known: Distances, federation: Federation, progress: Progress = silent) -> Distances:
-    """Return `known` with every pair that is missing and whose clients answer now; clients that are new come last.
+    """Estimate the pairs that are missing and whose clients answer now.
 
     Parameters
     ----------
@@ -44,6 +57,11 @@ def complete(known: Distances, federation: Federation, progress: Progress = sile
         The clients that are there now.
     progress : callable
         Called with (done, total).
+
+    Returns
+    -------
+    Distances
+        `known` with these pairs; clients that are new come last. `known` itself if it was given, not estimated.
     """
     pairs = missing_pairs(known, federation.names)
     if not pairs or known.method not in METHODS:
@@ -53,7 +71,7 @@ def complete(known: Distances, federation: Federation, progress: Progress = sile
 
 
 def measure(known: Distances, federation: Federation, name: str, progress: Progress = silent) -> Distances:
-    """Return one client's distances to all others of the federation, by the method and settings of `known`.
+    """Estimate one client's distances to all others of the federation, by the method and settings of `known`.
 
     Parameters
     ----------
@@ -65,6 +83,11 @@ def measure(known: Distances, federation: Federation, name: str, progress: Progr
         The client.
     progress : callable
         Called with (done, total).
+
+    Returns
+    -------
+    Distances
+        The federation's clients, with the pairs of this client observed.
 
     Raises
     ------
@@ -84,7 +107,7 @@ def pair_count(distances: Distances) -> int:
 
 
 def renewed(known: Distances, row: Distances, name: str, *, quantity_only: bool = False) -> Distances:
-    """Return the matrix with one client's quantity and distances taken from `row`; a new client comes last.
+    """Return the matrix with one client's quantity and distances taken from a new estimate.
 
     Parameters
     ----------
@@ -93,9 +116,14 @@ def renewed(known: Distances, row: Distances, name: str, *, quantity_only: bool 
     row : Distances
         What `measure` returned for the client.
     name : str
-        The client.
+        The client; if it is new it comes last.
     quantity_only : bool
         Keep the client's distances as they were.
+
+    Returns
+    -------
+    Distances
+        The new matrix.
     """
     own = np.zeros_like(row.observed)
     if not quantity_only:
@@ -104,7 +132,20 @@ def renewed(known: Distances, row: Distances, name: str, *, quantity_only: bool 
 
 
 def removed(known: Distances, name: str) -> Distances:
-    """Return the matrix without one client."""
+    """Return the matrix without one client.
+
+    Parameters
+    ----------
+    known : Distances
+        The matrix.
+    name : str
+        The client to remove.
+
+    Returns
+    -------
+    Distances
+        The smaller matrix.
+    """
     keep = [position for position, other in enumerate(known.names) if other != name]
     grid: Any = (..., *np.ix_(keep, keep))
     return replace(

@@ -1,4 +1,4 @@
-"""The clients of one run: the schema that they agreed on, and what each said of itself."""
+"""The clients of one run: the schema that they agreed on, and the description that each gave of its data."""
 
 import lazy_loader
 

@@ -12,7 +12,19 @@ from fedcollab.wire.message import Message
 
 
 def adopt(present: Present, schema: Schema) -> dict[str, Message]:
-    """Have every client describe itself and check that against the schema; return what the clients said.
+    """Have every client describe its data, and check the descriptions against a schema that was agreed on earlier.
+
+    Parameters
+    ----------
+    present : Present
+        The clients.
+    schema : Schema
+        The schema.
+
+    Returns
+    -------
+    dict
+        The description that each client gave.
 
     Raises
     ------
@@ -27,7 +39,7 @@ def adopt(present: Present, schema: Schema) -> dict[str, Message]:
 
 
 def _refuse_misfit(name: str, reply: Message, schema: Schema) -> None:
-    """Compare what a client says of itself with the schema: kind of data, columns, labels."""
+    """Compare a client's description of its data with the schema: kind of data, columns, labels."""
     where = f"client `{name}`"
     if reply["table"] != (schema.columns is not None):
         raise InputError(f"{where} has {'a table' if reply['table'] else 'an array'}; the run was made with the other")

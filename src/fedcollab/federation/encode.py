@@ -27,34 +27,34 @@ Floats = NDArray[np.float64]
 
 
 class EncodeMessage(TypedDict):
-    """The encoder's name."""
+    """The message of `encode`: the name of the encoder that all clients must have."""
 
     encoder: str
 
 
 class EncodeReply(TypedDict):
-    """Which encoder the client has under that name, and the sum of its features."""
+    """The reply of `encode`: which encoder the client has under that name, and the sum of its features."""
 
     checksum: str
     sum: Annotated[Floats, Sides("_")]
 
 
 class EncodeSpreadMessage(TypedDict):
-    """The encoder's name, and the federation's means of its features."""
+    """The message of `encode-spread`: the encoder's name, and the federation's means of its features."""
 
     encoder: str
     mean: Annotated[Floats, Sides("S")]
 
 
 class EncodeSpreadReply(TypedDict):
-    """Sums of squared deviations."""
+    """The reply of `encode-spread`: the sum of squared deviations from the mean, one a feature."""
 
     squares: Annotated[Floats, Sides("S")]
 
 
 @action("encode", purpose="said what the encoded data are: sums", release=Release.SUMMARY)
 def encode(message: EncodeMessage, silo: Silo) -> EncodeReply:
-    """Round 1: which encoder this client has under that name, and the sum of its features."""
+    """Round 1: return a checksum of the encoder that this client has under that name, and the sum of its features."""
     encoder = encoders.find(message["encoder"])
     features = encoders.encoded(encoder, silo.arrays.x, silo.device)
     return {"checksum": encoder.checksum, "sum": features.sum(axis=0, dtype=np.float64)}
@@ -66,7 +66,7 @@ def encode(message: EncodeMessage, silo: Silo) -> EncodeReply:
     release=Release.SUMMARY,
 )
 def encode_spread(message: EncodeSpreadMessage, silo: Silo) -> EncodeSpreadReply:
-    """Round 2: sums of squared deviations from the federation's means."""
+    """Round 2: return the sums of squared deviations from the federation's means."""
     features = encoders.encoded(encoders.find(message["encoder"]), silo.arrays.x, silo.device)
     return {"squares": ((features.astype(np.float64) - message["mean"]) ** 2).sum(axis=0)}
 
@@ -81,13 +81,23 @@ def with_encoder(
     present : Present
         The clients, prepared with `schema`.
     described : mapping
-        What they said of themselves.
+        The description that each client gave of its data.
     schema : Schema
-        What they agreed on so far.
+        What the clients agreed on so far.
     encoder : str, torch.nn.Module, callable or None
         The encoder; "none" takes the present one away.
     progress : callable
         Called with (samples encoded, samples).
+
+    Returns
+    -------
+    Schema
+        The schema with the encoder's name, its checksum, and the means and deviations of its features.
+
+    Raises
+    ------
+    InputError
+        If the clients have tables, or encoders that differ.
     """
     name = encoders.name_encoder(encoder)
     if name == (None if schema.encoding is None else schema.encoding.encoder):

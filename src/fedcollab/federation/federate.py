@@ -34,12 +34,12 @@ def federate(
     schema: Schema | None = None,
     progress: Progress = silent,
 ) -> Federation:
-    """Return these clients as a federation whose clients are prepared.
+    """Return these clients as a federation: agree on a schema, or adopt one, and have every client apply it.
 
     Parameters
     ----------
     clients : iterable of ClientData, Runtime or Federation
-        The clients; a federation is passed through (with the encoder, if one is given).
+        The clients; a federation is returned as it is (with the encoder, if one is given).
     runtime : str, optional
         Where the client side runs: "vectorised" (default), "wire", "flower-simulation".
     device : str, optional
@@ -47,11 +47,11 @@ def federate(
     scale : str, optional
         How arrays are scaled: "features", "channels", "none" or "auto" (default).
     missing_indicators : bool, optional
-        Whether missingness itself is a feature of tables (default: no).
+        Whether tables get one more feature a column, which says whether the value is missing (default: no).
     test_share : float, optional
         Hold-out share of clients without a test split (default .2).
     seed : int
-        The hold-out is drawn from it.
+        The hold-out is drawn from it; a federation, or a schema that is given, keeps its own.
     encoder : str, torch.nn.Module, callable or None
         Frozen encoder through which distances see samples; "none" takes a federation's own away.
     schema : Schema, optional
@@ -59,11 +59,18 @@ def federate(
     progress : callable
         Called with (samples encoded, samples).
 
+    Returns
+    -------
+    Federation
+        The clients that answered, prepared.
+
     Raises
     ------
     InputError
         If the clients' data do not fit together or do not fit `schema`, or if a federation is given together with
-        settings that were settled when it was prepared.
+        settings that were decided when it was prepared.
+    Paused
+        If too few clients answered.
     """
     settled = {"scale": scale, "missing_indicators": missing_indicators, "test_share": test_share}
     if not isinstance(clients, Iterable):
@@ -95,6 +102,18 @@ def federate(
 def with_client(federation: Federation, client: ClientData) -> Federation:
     """Return a federation of the clients of this one and a newcomer, with the same schema.
 
+    Parameters
+    ----------
+    federation : Federation
+        A federation that runs in this process.
+    client : ClientData
+        The newcomer.
+
+    Returns
+    -------
+    Federation
+        The new federation; the old one stays as it is.
+
     Raises
     ------
     InputError
@@ -119,7 +138,7 @@ def encode_clients(
     device: str = "auto",
     progress: Progress = silent,
 ) -> list[ClientData]:
-    """Return the same clients with features in place of images, each of mean 0 and spread 1, test splits included.
+    """Return the same clients with features in place of images, each of mean 0 and deviation 1, test splits included.
 
     `train(encode_clients(clients), coalitions, model="logistic", ...)` trains a head on a frozen encoder.
 
@@ -133,6 +152,16 @@ def encode_clients(
         As in `federate`.
     progress : callable
         Called with (samples encoded, samples).
+
+    Returns
+    -------
+    list of ClientData
+        The clients, in the same order.
+
+    Raises
+    ------
+    InputError
+        If `encoder` is no encoder, or the clients have tables.
     """
     listed = list(clients)
     device = pick_device(device)
@@ -151,7 +180,7 @@ def encode_clients(
 
 
 def _encoded(present: Present, described: Any, schema: Schema, encoder: Any, progress: Progress) -> Federation:
-    """Return the federation of those present, with the encoder if one is given."""
+    """Return the federation of the clients present, with the encoder if one is given."""
     if encoder is not None:
         hand_out(present, schema)
         schema = with_encoder(present, described, schema, encoder, progress)

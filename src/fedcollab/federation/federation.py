@@ -1,4 +1,4 @@
-"""Federation: a runtime, the schema that its clients agreed on, and what each client said of itself. Never changed."""
+"""Federation: a runtime, the schema its clients agreed on, and each client's description of its data. Never changed."""
 
 from __future__ import annotations
 
@@ -19,13 +19,19 @@ from fedcollab.wire.runtime import Runtime
 class Federation:
     """Clients that are prepared: `federate` makes one, and every stage of a run works on it.
 
-    runtime     carries the messages
-    schema      how raw samples become model inputs, the same at every client
-    described   what each client said of itself: quantity, label counts, columns, ...
-    left_out    clients that did not answer while the federation was prepared, and why
-
     Two federations may share a runtime (one with an encoder, one without): before each call, clients that were last
     prepared with another schema are prepared again.
+
+    Parameters
+    ----------
+    runtime : Runtime
+        Carries the messages.
+    schema : Schema
+        How raw samples become model inputs, the same at every client.
+    described : mapping
+        The description that each client gave of its data: quantity, label counts, columns and more.
+    left_out : mapping of str to str
+        Clients that did not answer while the federation was prepared, and why.
     """
 
     runtime: Runtime
@@ -35,23 +41,45 @@ class Federation:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The clients, in order of name."""
+        """Return the clients' names in order."""
         return tuple(sorted(self.described))
 
     @property
     def quantities(self) -> dict[str, int]:
-        """Training samples of each client, in order of name."""
+        """Return the number of training samples of each client, in order of name."""
         return {name: int(self.described[name]["quantity"]) for name in self.names}
 
     @property
     def absent(self) -> Mapping[str, str]:
-        """The clients that did not answer the last call, and why."""
+        """Return the clients that did not answer the last call, and why."""
         return self.runtime.absent
 
     def call(
         self, action: Action | str, messages: Mapping[str, Any], *, partial: bool = False
     ) -> dict[str, dict[str, Any]]:
-        """Have each of the named clients carry an action out; see `Runtime.call`."""
+        """Have each of the named clients carry an action out: one round.
+
+        Parameters
+        ----------
+        action : Action or str
+            What to do, or its name.
+        messages : mapping
+            A message for each client.
+        partial : bool
+            Return the replies of those who answered, as long as they are a quorum.
+
+        Returns
+        -------
+        dict
+            The reply of each client that answered, in order of name.
+
+        Raises
+        ------
+        InputError
+            If a name is not a client's.
+        Paused
+            If too few clients answered.
+        """
         unknown = sorted(set(messages) - set(self.described))
         if unknown:
             raise InputError(f"`messages` names {unknown[0]!r}, which is not a client of this federation")
@@ -59,16 +87,41 @@ class Federation:
         return self.runtime.call(action, messages, partial=partial)
 
     def call_all(self, action: Action | str, message: Any, *, partial: bool = False) -> dict[str, dict[str, Any]]:
-        """Call every client with the same message; see `Runtime.call`."""
+        """Call every client with the same message.
+
+        Parameters
+        ----------
+        action : Action or str
+            What to do, or its name.
+        message : dict
+            The message.
+        partial : bool
+            Return the replies of those who answered, as long as they are a quorum.
+
+        Returns
+        -------
+        dict
+            The reply of each client that answered, in order of name.
+
+        Raises
+        ------
+        Paused
+            If too few clients answered.
+        """
         return self.call(action, dict.fromkeys(self.names, message), partial=partial)
 
     def part(self, names: Iterable[str]) -> Federation:
-        """Return a federation of some of the clients: whoever is not in it gets no message.
+        """Return a federation of some of the clients; the others get no message from it.
 
         Parameters
         ----------
         names : iterable of str
             The clients that stay.
+
+        Returns
+        -------
+        Federation
+            The smaller federation, with the same runtime and schema.
         """
         return replace(self, described={name: self.described[name] for name in sorted(names)})
 

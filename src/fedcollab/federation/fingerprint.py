@@ -1,4 +1,4 @@
-"""Whether a client's data are those of the last time: a checksum that tells equality, and nothing else."""
+"""Whether a client's data are those of the last time: a checksum that shows equality, and nothing else."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ KEPT = ("quantity", "test_quantity", "label_counts")
 
 
 class FingerprintReply(TypedDict):
-    """Sixteen hexadecimal digits."""
+    """The reply of `fingerprint`: sixteen hexadecimal digits of a checksum."""
 
     fingerprint: str
 
@@ -39,7 +39,18 @@ def fingerprints(federation: Federation) -> dict[str, str]:
 
 
 def describe_clients(federation: Federation) -> dict[str, dict[str, Any]]:
-    """Return what each client says of itself, for a run's record: quantities, label counts, fingerprint of the data."""
+    """Return the description that each client gives of its data, for a run's record.
+
+    Parameters
+    ----------
+    federation : Federation
+        The clients.
+
+    Returns
+    -------
+    dict
+        For each client `quantity`, `test_quantity`, `label_counts` and `fingerprint` (None if it did not answer).
+    """
     prints = fingerprints(federation)
     return {
         name: {**{key: federation.described[name][key] for key in KEPT}, "fingerprint": prints.get(name)}

@@ -39,7 +39,7 @@ Share = Annotated[float, Meta(ge=0, le=1)]
 
 
 class DescribeMessage(TypedDict):
-    """How arrays are scaled, and which test split is held out where a client has none."""
+    """The message of `describe`: how arrays are scaled, and which test split is held out where a client has none."""
 
     scale: str
     test_share: Share
@@ -47,7 +47,10 @@ class DescribeMessage(TypedDict):
 
 
 class DescribeReply(TypedDict):
-    """What a client says of itself; the last three fields are those of a table, one entry a column."""
+    """The reply of `describe`: a client's description of its data.
+
+    The last three fields are those of a table, with one entry a column.
+    """
 
     quantity: Positive
     test_quantity: Positive
@@ -62,7 +65,7 @@ class DescribeReply(TypedDict):
 
 
 class SpreadMessage(TypedDict):
-    """The federation's means, and the split as in `DescribeMessage`."""
+    """The message of `spread`: the federation's means, and the split as in `DescribeMessage`."""
 
     scale: str
     mean: Annotated[Floats, Sides("S")]
@@ -71,26 +74,26 @@ class SpreadMessage(TypedDict):
 
 
 class SpreadReply(TypedDict):
-    """Sums of squared deviations."""
+    """The reply of `spread`: the sum of squared deviations from each mean."""
 
     squares: Annotated[Floats, Sides("S")]
 
 
 class PrepareMessage(TypedDict):
-    """The schema, as JSON."""
+    """The message of `prepare`: the schema that was agreed on, as JSON."""
 
     schema: str
 
 
 class PrepareReply(TypedDict):
-    """How many samples there are for training and for testing."""
+    """The reply of `prepare`: how many samples there are for training and for testing."""
 
     quantity: Positive
     test_quantity: Positive
 
 
 def _adds_up(message: DescribeMessage, reply: DescribeReply) -> str | None:
-    """Say what cannot be true of what a client says of itself."""
+    """Return what contradicts itself in a client's description of its data, or None."""
     if sum(reply["label_counts"].values()) != reply["quantity"]:
         return "`label_counts` do not add up to `quantity`"
     if not set(reply["label_counts"]) <= {str(label) for label in reply["labels"]}:
@@ -137,7 +140,7 @@ def _limit_schema(message: PrepareMessage, silo: Silo, limits: Limits) -> None:
     consistent=_adds_up,
 )
 def describe(message: DescribeMessage, silo: Silo) -> DescribeReply:
-    """Round 1: sample count, shape or columns, counts and sums, category sets, label counts."""
+    """Round 1: return sample count, shape or columns, counts and sums, category sets, label counts."""
     data = with_test(silo.data, message["test_share"], message["seed"])
     labels, counts = np.unique(data.y, return_counts=True)
     seen = np.unique(np.concatenate([data.y, np.asarray(data.y_test)]))
@@ -168,7 +171,7 @@ def describe(message: DescribeMessage, silo: Silo) -> DescribeReply:
     limit=_limit_message,
 )
 def spread(message: SpreadMessage, silo: Silo) -> SpreadReply:
-    """Round 2: sums of squared deviations from the federation's means."""
+    """Round 2: return the sums of squared deviations from the federation's means."""
     data = with_test(silo.data, message["test_share"], message["seed"])
     mean = message["mean"]
     if not is_table(data.x):
@@ -197,7 +200,7 @@ _handed_out: WeakKeyDictionary[Runtime, dict[str, str]] = WeakKeyDictionary()
 
 
 def hand_out(present: Present, schema: Schema) -> None:
-    """Have clients apply a schema, those of them that do not apply it already.
+    """Have clients apply a schema; those that apply it already are not asked.
 
     Parameters
     ----------
@@ -247,7 +250,7 @@ def _column(values: Any, name: str, client: str) -> tuple[Literal["numeric", "ca
 def agree(
     present: Present, scale: str, missing_indicators: bool, test_share: float, seed: int
 ) -> tuple[dict[str, Message], Schema]:
-    """Agree on a schema; return what the clients said of themselves, and the schema.
+    """Have all clients agree on a schema, in two rounds of counts and sums.
 
     Parameters
     ----------
@@ -257,9 +260,21 @@ def agree(
         How arrays are scaled: "features" (each its own mean and spread), "channels" (one a channel of N x C x H x W,
         one for all values otherwise), "none", or "auto": features for rows, channels for images.
     missing_indicators : bool
-        Whether missingness itself is a feature of tables.
+        Whether tables get one more feature a column, which says whether the value is missing.
     test_share, seed : float, int
         The hold-out of clients without a test split.
+
+    Returns
+    -------
+    described : dict
+        The description that each client gave of its data.
+    schema : Schema
+        What they agreed on.
+
+    Raises
+    ------
+    InputError
+        If a setting is unknown, or the clients' data do not fit together.
     """
     if scale not in SCALES:
         raise InputError(f"`scale` (={scale!r}) must be one of: {', '.join(SCALES)}")
@@ -337,8 +352,20 @@ def _common_shape(described: Mapping[str, Message]) -> tuple[bool, list[Any]]:
 
 
 def differing_columns(expected: list[str], found: list[str]) -> str:
-    """Say which columns are lacking and which are too many; an empty text where they are the same.
+    """Return which columns are lacking and which are too many; an empty text if they are the same.
 
+    Parameters
+    ----------
+    expected, found : list of str
+        Column names.
+
+    Returns
+    -------
+    str
+        A text for an error message.
+
+    Examples
+    --------
     >>> differing_columns(["age", "sex"], ["age", "weight"])
     'lacks sex; has also weight'
     """

@@ -1,4 +1,4 @@
-"""The clients that still answer while a federation is prepared, and sums over what they say."""
+"""The clients that still answer while a federation is prepared, and sums over their replies."""
 
 from __future__ import annotations
 
@@ -20,11 +20,16 @@ Moments = tuple[NDArray[np.float64], NDArray[np.float64]]  # a mean each, and ho
 
 @dataclass
 class Present:
-    """The clients that are asked; whoever does not answer is left out from then on.
+    """The clients that are asked; one that does not answer is left out from then on.
 
-    runtime    carries the messages
-    names      who is asked
-    left_out   who was, and did not answer, with the reason
+    Parameters
+    ----------
+    runtime : Runtime
+        Carries the messages.
+    names : tuple of str
+        The clients that are asked.
+    left_out : dict of str to str
+        The clients that were asked and did not answer, with the reason.
     """
 
     runtime: Runtime
@@ -32,7 +37,19 @@ class Present:
     left_out: dict[str, str]
 
     def ask(self, action: Action, message: Message) -> dict[str, Message]:
-        """Send everyone the same message and return the replies.
+        """Send every client the same message and return the replies.
+
+        Parameters
+        ----------
+        action : Action
+            What to do.
+        message : dict
+            The message.
+
+        Returns
+        -------
+        dict
+            The reply of each client that answered.
 
         Raises
         ------
@@ -56,7 +73,7 @@ class Present:
         action: Action,
         message: Message,
     ) -> tuple[dict[str, Message], NDArray[np.float64], NDArray[np.float64]]:
-        """Return means and variances over those who answer two rounds: with one lost, the second is asked again.
+        """Return means and variances over the clients that answer two rounds; if one is lost, the second is asked again.
 
         Parameters
         ----------
@@ -66,6 +83,13 @@ class Present:
             The means that these replies give, and how many values each is of.
         action, message : Action, Message
             The second round; the means are added to its message, and its replies hold `squares`.
+
+        Returns
+        -------
+        described : dict
+            The replies of the first round of the clients that answered both.
+        mean, variance : array
+            Over these clients.
         """
         while True:
             mean, count = moments(described)
@@ -76,7 +100,7 @@ class Present:
 
 
 def total(replies: Mapping[str, Message], key: str) -> NDArray[np.float64]:
-    """Sum one field of all replies in order of name, so that the order in which clients are given does not matter."""
+    """Return the sum of one field of all replies, added in order of client name so that the rounding is always the same."""
     summed: NDArray[np.float64] = np.sum([replies[name][key] for name in sorted(replies)], axis=0, dtype=np.float64)
     return summed
 

@@ -31,10 +31,28 @@ _BLOCK = 1 << 16
 class Entry:
     """One message and what came of it.
 
-    partners   with whom the server said that this client trains
-    received, sent   the arrays, as `name dtype[shape]`
-    outcome    "answered", "refused" or "failed"; `why` unless it was answered
-    digest     SHA-256 of action and message: the same message again has the same
+    Parameters
+    ----------
+    time : str
+        When the reply was ready, in UTC.
+    run : str
+        The run that the message belongs to.
+    action, purpose : str
+        What was asked, and what was done, in words for the administrator.
+    bytes_in, bytes_out : int
+        The length of message and reply.
+    received, sent : list of str
+        The arrays of message and reply, as `name dtype[shape]`.
+    partners : list of str
+        The clients that, according to the server, train together with this one.
+    outcome : str
+        "answered", "refused" or "failed".
+    why : str
+        The reason, unless it was answered.
+    digest : str
+        SHA-256 of action and message: the same message again has the same.
+    previous : str
+        SHA-256 of the line before.
     """
 
     time: str
@@ -53,13 +71,30 @@ class Entry:
 
 
 class Audit:
-    """The log file of one silo."""
+    """The log file of one silo.
+
+    Parameters
+    ----------
+    path : Path
+        The file; it is made with the first entry.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def add(self, entry: Entry) -> None:
-        """Append an entry, on disk when this returns. Raises OSError where that cannot be done."""
+        """Append an entry; it is on disk when this returns.
+
+        Parameters
+        ----------
+        entry : Entry
+            The entry; its `previous` is computed here.
+
+        Raises
+        ------
+        OSError
+            If the file cannot be written.
+        """
         self.path.parent.mkdir(parents=True, exist_ok=True)
         new = not self.path.exists()
         handle = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
@@ -80,11 +115,11 @@ class Audit:
                 os.close(folder)
 
     def entries(self) -> list[dict[str, Any]]:
-        """Every entry, oldest first; a line that a killed process cut short is left out."""
+        """Return every entry, oldest first; a line that is incomplete because its writer was killed is left out."""
         return [entry for entry in map(_read, self._lines()) if entry is not None]
 
     def since(self, time: str) -> Iterator[dict[str, Any]]:
-        """Entries not older than this, newest first."""
+        """Yield the entries that are not older than this time, newest first."""
         if not self.path.exists():
             return
         with self.path.open("rb") as file:
@@ -97,7 +132,20 @@ class Audit:
                 yield entry
 
     def verify(self) -> tuple[int, str]:
-        """How many lines there are and the last one's hash; a line that was tampered with is one clear line."""
+        """Check that every line follows from the one before it.
+
+        Returns
+        -------
+        count : int
+            How many lines there are.
+        last : str
+            The hash of the last line.
+
+        Raises
+        ------
+        InputError
+            If a line was changed, removed or inserted.
+        """
         last = START
         lines = self._lines()
         for number, line in enumerate(lines, start=1):
@@ -110,7 +158,7 @@ class Audit:
         return len(lines), last
 
     def hashes(self) -> list[str]:
-        """Each line's hash, to look a noted one up."""
+        """Return the hash of every line, so that one that was noted down can be looked up."""
         return [_hash(line) for line in self._lines()]
 
     def _lines(self) -> list[bytes]:
@@ -123,8 +171,10 @@ class Audit:
 
 
 def shapes(message: Message) -> list[str]:
-    """The arrays of a message.
+    """Return the names, types and shapes of the arrays of a message.
 
+    Examples
+    --------
     >>> shapes({"w": np.zeros((2, 3), dtype=np.float32), "round": 1})
     ['w float32[2, 3]']
     """
@@ -151,7 +201,7 @@ def _ends_line(file: Any, end: int) -> bool:
 
 
 def _lines_backwards(file: Any) -> Iterator[bytes]:
-    """The lines of a file, last first, a block at a time."""
+    """Yield the lines of a file, last first, reading a block at a time."""
     position = file.seek(0, os.SEEK_END)
     rest = b""
     while position > 0:

@@ -28,7 +28,15 @@ from fedcollab.wire.silo import Silo
 
 @dataclass(frozen=True)
 class Served:
-    """The reply; `done` says whether the action was carried out, and the silo's state is to be kept."""
+    """The answer to one message.
+
+    Parameters
+    ----------
+    content : bytes
+        The reply, packed.
+    done : bool
+        Whether the action was carried out, so that the silo's new state is to be kept.
+    """
 
     content: bytes
     done: bool
@@ -36,10 +44,14 @@ class Served:
 
 @dataclass(frozen=True)
 class Guard:
-    """Stands before a silo's actions.
+    """Checks every message before a silo acts on it, and writes every reply to the silo's log before it leaves.
 
-    log      the silo's own log, which every message is written to
-    limits   what the silo's administrator insists on
+    Parameters
+    ----------
+    log : Audit
+        The silo's own log.
+    limits : Limits
+        What the silo's administrator allows.
     """
 
     log: Audit
@@ -51,7 +63,7 @@ class Guard:
         return cls(Audit(folder / audit.FILE), limits)
 
     def serve(self, name: str, content: bytes, silo: Silo, *, run: str = "") -> Served:
-        """Have the silo do what a message asks, if it may; every reply is in the log before it is returned.
+        """Have the silo do what a message asks, if its limits allow it; the reply is in the log before it is returned.
 
         Parameters
         ----------
@@ -60,9 +72,14 @@ class Guard:
         content : bytes
             The message, packed.
         silo : Silo
-            Data and state; the state is to be kept only where the answer's `done` is true.
+            Data and state; the state is to be kept only if the answer's `done` is true.
         run : str
             The id of the run that the message belongs to.
+
+        Returns
+        -------
+        Served
+            The reply, a refusal, or the notice of a failure.
         """
         message: Message = {}
         outcome, why = "answered", ""
@@ -96,7 +113,7 @@ class Guard:
         return ACTIONS[name]
 
     def _admit(self, action: Action, content: bytes) -> Message:
-        """Return the message, if it is what the action declares."""
+        """Return the message, if it is of the type that the action declares."""
         message = unpack(content, self.limits.max_bytes)
         try:
             action.check_message(message)
@@ -145,7 +162,7 @@ class Guard:
         return [entry for entry in self.log.entries() if entry["run"] == run and entry["outcome"] == "answered"]
 
     def _again(self, action: Action, digest: str, silo: Silo, run: str) -> bytes | None:
-        """Return the reply that went out before, if the same is asked again: new noise would be a second release."""
+        """Return the reply that was sent before, if the same is asked again: new noise would be a second release."""
         kept = silo.state.get(f"released-{action.name}") if action.noise is not None else None
         if kept is None or kept["digest"] != digest:
             return None

@@ -8,7 +8,7 @@
 
 Neighbours are data sets of equal size that differ in one sample; a client's number of samples is not hidden. The two
 releases are composed by Renyi accounting (Mironov, 2017): epsilon holds for everything that this procedure sends, and
-for nothing sent before it: schema, means and label counts of `clients.schema` are not covered.
+for nothing sent before it: schema, means and label counts of `federation.prepare` are not covered.
 
 The noise comes from the operating system: noise that the server could repeat it could also take away. So two runs
 differ, whatever the seed.
@@ -34,10 +34,26 @@ ORDERS = np.concatenate([1 + np.logspace(-3, 0, 60), np.logspace(np.log10(2.1), 
 
 
 def read(privacy: float | Mapping[str, Any] | None, features: int) -> dict[str, float] | None:
-    """What the user asked for as {noise, epsilon, delta, clip}: a number is epsilon.
+    """Return the differential privacy that the user asked for, with every value filled in.
 
-    clip   lengths of (projected) samples above it are cut; without one sqrt(features), the length of a sample whose
-           features have variance 1
+    Parameters
+    ----------
+    privacy : float, mapping or None
+        Epsilon; or a mapping with `epsilon` or `noise` (the multiplier), and perhaps `delta` (default 1e-5) and `clip`,
+        the length above which (projected) samples are cut.
+    features : int
+        Features of a sample. The default of `clip` is its square root: the length of a sample whose features have
+        variance 1.
+
+    Returns
+    -------
+    dict or None
+        `noise`, `epsilon`, `delta` and `clip`; None if no privacy is asked for.
+
+    Raises
+    ------
+    InputError
+        If a key is unknown, a value is out of range, or neither `epsilon` nor `noise` is given.
     """
     if privacy is None:
         return None
@@ -58,7 +74,27 @@ def read(privacy: float | Mapping[str, Any] | None, features: int) -> dict[str, 
 
 
 def spent(noise: float, delta: float, releases: int = RELEASES) -> float:
-    """Epsilon of this many Gaussian releases with one noise multiplier."""
+    """Return the epsilon that Gaussian releases spend together.
+
+    Parameters
+    ----------
+    noise : float
+        The noise multiplier of each release.
+    delta : float
+        The delta of differential privacy.
+    releases : int
+        How many releases there are.
+
+    Returns
+    -------
+    float
+        Epsilon, by Renyi accounting.
+
+    Raises
+    ------
+    InputError
+        If the package opacus is not installed.
+    """
     try:
         from opacus.accountants import RDPAccountant
     except ImportError:
@@ -71,7 +107,25 @@ def spent(noise: float, delta: float, releases: int = RELEASES) -> float:
 
 
 def noise_for(epsilon: float, delta: float, releases: int = RELEASES) -> float:
-    """The smallest noise multiplier that spends at most `epsilon`, within one part in ten thousand."""
+    """Return the smallest noise multiplier that spends at most `epsilon`, within one part in ten thousand.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        The differential privacy that is wanted.
+    releases : int
+        How many releases there are.
+
+    Returns
+    -------
+    float
+        The noise multiplier.
+
+    Raises
+    ------
+    InputError
+        If `epsilon` is too small to be reached.
+    """
     low, high = 0.0, 1.0
     while spent(high, delta, releases) > epsilon:
         low, high = high, 2 * high
@@ -84,17 +138,43 @@ def noise_for(epsilon: float, delta: float, releases: int = RELEASES) -> float:
 
 
 def accuracy_sensitivity(pairs: int, samples: int) -> float:
-    """How far one sample moves the accuracies of all of a client's pairs together."""
+    """Return how far one sample can move the accuracies of all of a client's pairs together.
+
+    Parameters
+    ----------
+    pairs : int
+        How many accuracies the client sends.
+    samples : int
+        How many samples each is a mean of.
+
+    Returns
+    -------
+    float
+        The L2 sensitivity, sqrt(pairs) / samples.
+    """
     return float(np.sqrt(pairs) / samples)
 
 
 def noise(scale: float, shape: tuple[int, ...]) -> Floats:
-    """Gaussian noise that nobody can repeat."""
+    """Return Gaussian noise from the operating system's random source, which nobody can repeat.
+
+    Parameters
+    ----------
+    scale : float
+        The standard deviation.
+    shape : tuple of int
+        The shape of the array.
+
+    Returns
+    -------
+    array
+        The noise.
+    """
     return np.random.default_rng(secrets.randbits(256)).normal(0.0, scale, shape)
 
 
 def clipped(x: Floats, clip: float) -> Floats:
-    """x / clip, and rows longer than 1 cut to 1."""
+    """Return x / clip, with rows longer than 1 shortened to length 1."""
     lengths = np.linalg.norm(x, axis=1, keepdims=True) / clip
     cut: Floats = x / clip / np.maximum(lengths, 1.0)
     return cut

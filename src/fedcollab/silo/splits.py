@@ -17,14 +17,42 @@ STATE = "splits"
 
 
 def training_samples(silo: Silo, share: float, seed: int) -> int:
-    """Return how many samples are left to train on."""
+    """Return how many samples a hold-out leaves for training.
+
+    Parameters
+    ----------
+    silo : Silo
+        The silo; one with test data of its own holds nothing out.
+    share, seed : float, int
+        The hold-out that the server chose.
+
+    Returns
+    -------
+    int
+        The number of samples.
+    """
     if silo.data.y_test is not None:
         return silo.data.quantity
     return int((~held_out(silo.data, share, seed)).sum())
 
 
 def objection(silo: Silo, share: float, seed: int, limits: Limits) -> str | None:
-    """Return why this silo will not hold out that share with that seed; None if it will, which it remembers."""
+    """Return why this silo refuses a hold-out, or None if it accepts it; an accepted one is remembered.
+
+    Parameters
+    ----------
+    silo : Silo
+        The silo, whose state lists the hold-outs that it has accepted.
+    share, seed : float, int
+        The hold-out that the server chose.
+    limits : Limits
+        The silo's limits.
+
+    Returns
+    -------
+    str or None
+        The reason, for the refusal.
+    """
     known = [(float(a), int(b)) for a, b in silo.state.get(STATE, {}).get("known", [])]
     if silo.data.y_test is not None or (share, seed) in known:
         return None
@@ -56,6 +84,11 @@ def limit_split(share: float, seed: int, silo: Silo, limits: Limits) -> None:
         The silo, which remembers the splits that it has answered for.
     limits : Limits
         Its limits.
+
+    Raises
+    ------
+    Refused
+        If too few samples are left to train on, or the split is too near to an earlier one.
     """
     require_samples(training_samples(silo, share, seed), limits, "every number")
     why = objection(silo, share, seed, limits)

@@ -25,9 +25,19 @@ def open_runtime(clients: Iterable[ClientData], name: str = "vectorised", device
     clients : iterable of ClientData
         The clients.
     name : str
-        "vectorised", "wire", or what an installed package adds ("flower-simulation").
+        "vectorised", "wire", or a name that an installed package adds ("flower-simulation").
     device : str
         Where models run; "auto" is the GPU where there is one.
+
+    Returns
+    -------
+    Runtime
+        The runtime; its clients are not prepared yet.
+
+    Raises
+    ------
+    InputError
+        If there is no runtime of that name.
     """
     if name in RUNTIMES:
         return RUNTIMES[name](clients, device=pick_device(device))
@@ -41,7 +51,7 @@ def open_runtime(clients: Iterable[ClientData], name: str = "vectorised", device
 
 
 def pick_device(device: str) -> str:
-    """Return the device itself, or for "auto" the GPU where there is one."""
+    """Return the device itself, or for "auto" the GPU where there is one and else the CPU."""
     if device != "auto":
         return device
     import torch

@@ -27,11 +27,19 @@ FILE = "absences.jsonl"
 class Policy:
     """What to do about clients that do not answer.
 
-    quorum     the share of the clients asked in a round that must answer; with fewer the run pauses
-    retries    how often a client that did not answer, or answered garbage, is asked again in the same round
-    deadline   seconds that a client has for its answer, where the runtime can tell (a real federation)
-    wait       seconds before asking again: time for a silo to come back
+    Parameters
+    ----------
+    quorum : float
+        The share of the clients asked in a round that must answer; with fewer the run pauses.
+    retries : int
+        How often a client that did not answer, or answered something unusable, is asked again in the same round.
+    deadline : float
+        Seconds that a client has for its answer, where the runtime can tell (a real federation).
+    wait : float
+        Seconds before asking again: time for a silo to come back.
 
+    Examples
+    --------
     >>> Policy(quorum=0.5).enough(5), Policy(quorum=0.5).enough(1)
     (3, 1)
     """
@@ -48,13 +56,29 @@ class Policy:
         number("wait", self.wait, at_least=0)
 
     def enough(self, asked: int) -> int:
-        """How many of those asked must answer: at least one, if anyone is asked."""
+        """Return how many of `asked` clients must answer: at least one, if any is asked."""
         return min(asked, max(1, math.ceil(self.quorum * asked - 1e-9)))
 
 
 @dataclass(frozen=True)
 class Absence:
-    """One client, absent from one round; `kind` is one of `KINDS`."""
+    """One client that was absent from one round.
+
+    Parameters
+    ----------
+    time : str
+        When it was noticed, in UTC.
+    action : str
+        The action that the client was asked for.
+    round : int or None
+        The number of the round, for actions that count rounds.
+    client : str
+        The client's name.
+    kind : str
+        How the absence came about: a key of `KINDS`.
+    why : str
+        The reason, for people.
+    """
 
     time: str
     action: str
@@ -69,7 +93,15 @@ class Absence:
 
 
 def write(path: Path, absences: Sequence[Absence]) -> None:
-    """Add lines to a file."""
+    """Append absences to a file, one JSON object a line.
+
+    Parameters
+    ----------
+    path : Path
+        The file; it is made if it does not exist.
+    absences : sequence of Absence
+        What to append.
+    """
     if not absences:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -78,7 +110,10 @@ def write(path: Path, absences: Sequence[Absence]) -> None:
 
 
 def read(folder: Path) -> list[Absence]:
-    """What a run directory and its trainings list, in order of time; a line cut short by a kill is left out."""
+    """Return the absences that a run directory and its trainings list, in order of time.
+
+    A line that is incomplete because its writer was killed is left out.
+    """
     found: list[Absence] = []
     for path in (folder / FILE, *sorted(folder.glob(f"training/*/{FILE}"))):
         for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
@@ -90,7 +125,7 @@ def read(folder: Path) -> list[Absence]:
 
 
 def words(absences: Sequence[Absence]) -> list[str]:
-    """A sentence for every client that was absent: how often, from when to when, and why at last."""
+    """Return a sentence for every client that was absent: how often, from when to when, and the last reason."""
     by_client: dict[str, list[Absence]] = {}
     for absence in absences:
         by_client.setdefault(absence.client, []).append(absence)
@@ -108,8 +143,10 @@ def _sentence(name: str, listed: Sequence[Absence]) -> str:
 
 
 def reasons(absent: Mapping[str, str]) -> str:
-    """Names and reasons in one line.
+    """Return names and reasons in one line; after five names only how many more there are.
 
+    Examples
+    --------
     >>> reasons({"b": "no answer", "c": "its disk is full"})
     '`b` (no answer), `c` (its disk is full)'
     """

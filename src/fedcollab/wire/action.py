@@ -27,7 +27,7 @@ Stacked = Callable[[Mapping[str, Any], Mapping[str, Silo]], dict[str, Any]]
 
 
 class Empty(TypedDict):
-    """A message or reply that says nothing."""
+    """A message or reply without fields."""
 
 
 class Release(Enum):
@@ -45,7 +45,17 @@ class Release(Enum):
 
 @dataclass(frozen=True, eq=False)
 class Action:
-    """One thing that a client does when it is asked; see `action` for the parameters."""
+    """One thing that a client can be asked to do.
+
+    Parameters
+    ----------
+    name, purpose, release, limit, consistent, noise, stacked
+        As in `action`.
+    function : callable
+        The client's side: (message, silo) to reply.
+    message, reply : type
+        The types of message and reply, from the function's annotations.
+    """
 
     name: str
     purpose: str
@@ -59,13 +69,23 @@ class Action:
     stacked: Stacked | None = None
 
     def __call__(self, message: Message, silo: Silo) -> Message:
-        """Carry the action out at one silo."""
+        """Carry the action out at one silo and return the reply."""
         given: Any = self.message(**message) if is_dataclass(self.message) else message  # type: ignore[operator]
         reply: Message = self.function(given, silo)
         return reply
 
     def check_message(self, message: Message) -> Checks:
-        """Return what the letters of the message type stand for in this message.
+        """Check a message against the declared type.
+
+        Parameters
+        ----------
+        message : dict
+            The message.
+
+        Returns
+        -------
+        dict
+            The lengths that the letters of the message type stand for in this message (see `fields`).
 
         Raises
         ------
@@ -78,6 +98,13 @@ class Action:
 
     def check_reply(self, message: Message, reply: Message) -> None:
         """Check that a reply is of the declared type and belongs to its message.
+
+        Parameters
+        ----------
+        message : dict
+            The message that was sent.
+        reply : dict
+            What came back.
 
         Raises
         ------
@@ -116,7 +143,7 @@ def action(
     Parameters
     ----------
     name : str
-        What it is called in messages and in the silo's log.
+        The action's name in messages and in the silo's log.
     purpose : str
         What was done, in words for the silo's administrator.
     release : Release
@@ -129,6 +156,16 @@ def action(
         `(message, silo)`; the noise that the server asks for. Belongs to `Release.NOISED`, and to it alone.
     stacked : callable, optional
         `(messages, silos)`; the same for many clients at once, held equal to the function by tests.
+
+    Returns
+    -------
+    callable
+        A decorator that turns the function into an `Action` and adds it to `ACTIONS`.
+
+    Raises
+    ------
+    ValueError
+        If the name is taken, or `noise` and `release` contradict each other.
     """
     if name in ACTIONS:
         raise ValueError(f"action {name!r} is declared twice")
@@ -147,21 +184,65 @@ def action(
 
 
 def find(wanted: Action | str) -> Action:
-    """Return the action of this name; one that is an action already is passed through."""
+    """Return the action of this name; an `Action` is returned as it is.
+
+    Parameters
+    ----------
+    wanted : Action or str
+        An action or its name.
+
+    Returns
+    -------
+    Action
+        The action.
+
+    Raises
+    ------
+    InputError
+        If no action has that name.
+    """
     return wanted if isinstance(wanted, Action) else choose("action", wanted, ACTIONS)
 
 
 class Refused(InputError):
-    """What a silo will not do, and why."""
+    """Raised where a silo refuses what it is asked to do; the text says why."""
 
 
 def require_samples(samples: int, limits: Limits, what: str) -> None:
-    """Refuse to send what is made of fewer samples than the silo's limit."""
+    """Refuse to send numbers that are made of fewer samples than the silo's limit.
+
+    Parameters
+    ----------
+    samples : int
+        How many samples the numbers are made of.
+    limits : Limits
+        The silo's limits.
+    what : str
+        What would be sent, for the error message.
+
+    Raises
+    ------
+    Refused
+        If there are too few samples.
+    """
     if samples < limits.min_samples:
         raise Refused(f"{what} is made of {samples} sample(s); this silo asks for at least {limits.min_samples}")
 
 
 def require_size(numbers: int, limits: Limits) -> None:
-    """Refuse a reply of so many numbers that it would be larger than the silo's limit."""
+    """Refuse a reply that would be larger than the silo's limit.
+
+    Parameters
+    ----------
+    numbers : int
+        How many numbers the reply would hold, counted with 8 bytes each.
+    limits : Limits
+        The silo's limits.
+
+    Raises
+    ------
+    Refused
+        If the reply would be too large.
+    """
     if 8 * numbers > limits.max_bytes:
         raise Refused(f"the reply would have {numbers} numbers; this silo sends at most {limits.max_bytes} bytes")

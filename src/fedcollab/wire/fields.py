@@ -35,15 +35,15 @@ Checks = dict[str, int]
 
 
 class BrokenMessage(ValueError):
-    """A message that is not what its type says; the text says where."""
+    """A message that is not of its declared type; the text says which field is wrong, and how."""
 
 
 class Sides:
-    """The sides of an array or the length of a list, and what its numbers may be.
+    """The shape of an array or the length of a list, and the values that its numbers may have.
 
     Parameters
     ----------
-    sides : str or int
+    *sides : str or int
         One a side: a length, a letter (the same length wherever it stands), or "_" (any length). None: any shape.
     low, high : float, optional
         The smallest and the largest value allowed.
@@ -57,7 +57,7 @@ class Sides:
         self.sides, self.low, self.high, self.nan = sides, low, high, nan
 
     def check(self, value: Any, lengths: Checks) -> None:
-        """Raise `BrokenMessage` where a list or an array has other sides or values; learn what the letters stand for.
+        """Check the shape and the values of a list or an array, and note the lengths that letters stand for.
 
         Parameters
         ----------
@@ -65,6 +65,11 @@ class Sides:
             The value of a field.
         lengths : dict
             The lengths that letters stand for, so far; letters met for the first time are added.
+
+        Raises
+        ------
+        BrokenMessage
+            If the value has another shape, or values that are not allowed.
         """
         shape = value.shape if isinstance(value, np.ndarray) else (len(value),)
         if self.sides and len(shape) != len(self.sides):
@@ -84,12 +89,24 @@ class Sides:
 
 
 class FurtherArrays:
-    """Marks a message type whose messages may also hold float32 arrays under any other name."""
+    """Mark a message type whose messages may also hold float32 arrays under any other name."""
 
 
 @dataclass(frozen=True)
 class Field:
-    """One field of a message type."""
+    """One field of a message type.
+
+    Parameters
+    ----------
+    kind : type or None
+        The type of a plain value, as msgspec reads it; None for an array.
+    required : bool
+        Whether the field must be there.
+    sides : Sides or None
+        The shape that an array or a list must have.
+    dtype : numpy.dtype or None
+        The element type of an array; None for a plain value.
+    """
 
     kind: Any
     required: bool
@@ -98,7 +115,7 @@ class Field:
 
 
 def check(kind: Any, content: Mapping[str, Any], lengths: Checks) -> None:
-    """Raise `BrokenMessage` where the content is not what the message type says.
+    """Check that a message is of its type.
 
     Parameters
     ----------
@@ -108,6 +125,11 @@ def check(kind: Any, content: Mapping[str, Any], lengths: Checks) -> None:
         The message.
     lengths : dict
         The lengths that letters stand for, so far (see `Sides`); it is added to.
+
+    Raises
+    ------
+    BrokenMessage
+        If a field is missing, unexpected, or not of its type.
     """
     fields, further = _fields(kind)
     for key, field in fields.items():

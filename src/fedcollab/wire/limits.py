@@ -26,7 +26,15 @@ AtLeastOne = Annotated[int, Meta(ge=1)]
 
 
 class Privacy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Differential privacy (epsilon, delta): a run may spend this much and no more."""
+    """Differential privacy: the epsilon and delta that one run may spend at most.
+
+    Parameters
+    ----------
+    epsilon : float
+        Above 0; smaller is more private.
+    delta : float
+        Above 0 and at most 0.5.
+    """
 
     epsilon: Annotated[float, Meta(gt=0)]
     delta: Annotated[float, Meta(gt=0, le=0.5)] = 1e-5
@@ -36,7 +44,25 @@ class Privacy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A silo's limits (see the module); the defaults are those of a silo without a `[limits]` table."""
+    """A silo's limits; the defaults are those of a silo without a `[limits]` table.
+
+    Parameters
+    ----------
+    min_samples : int
+        The fewest samples that a number sent may be made of.
+    min_coalition : int
+        The fewest clients to train with, this one included.
+    max_runs_per_day : int
+        How many runs the silo takes part in on one day (UTC); 0: no limit.
+    require_privacy : Privacy or None
+        The differential privacy that every run must have at least.
+    actions : tuple of str or None
+        The actions that the silo carries out; None: all.
+    max_bytes : int
+        The largest message.
+    max_splits : int
+        How many test splits servers may choose over time, where the silo brings no test data.
+    """
 
     min_samples: AtLeastOne = 10
     min_coalition: AtLeastOne = 1
@@ -51,7 +77,7 @@ NO_LIMITS = Limits(min_samples=1)  # in-process runtimes: whoever runs them hold
 
 
 def make_limits(table: Mapping[str, Any], actions: Collection[str]) -> Limits:
-    """Read limits from a table of plain values: a limit that is misspelt must not be a limit that is missing.
+    """Read limits from a table of plain values; an unknown key is an error, so that a misspelt limit is never ignored.
 
     Parameters
     ----------
@@ -59,6 +85,11 @@ def make_limits(table: Mapping[str, Any], actions: Collection[str]) -> Limits:
         The `[limits]` of a silo's TOML file.
     actions : collection of str
         The names that `actions` may list.
+
+    Returns
+    -------
+    Limits
+        The limits.
 
     Raises
     ------

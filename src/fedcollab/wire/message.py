@@ -22,8 +22,20 @@ HEADER, ARRAYS = 1 << 20, 1000
 
 
 def pack(message: Message) -> bytes:
-    """Serialise a message.
+    """Serialise a message in the safetensors format.
 
+    Parameters
+    ----------
+    message : dict
+        NumPy arrays and plain JSON values by name.
+
+    Returns
+    -------
+    bytes
+        What `unpack` reads.
+
+    Examples
+    --------
     >>> unpack(pack({"round": 3, "w": np.zeros(2, dtype=np.float32)}))
     {'round': 3, 'w': array([0., 0.], dtype=float32)}
     """
@@ -34,11 +46,29 @@ def pack(message: Message) -> bytes:
 
 
 def unpack(content: bytes, most: int | None = None, arrays: int | None = ARRAYS) -> Message:
-    """Read what `pack` wrote, from whomever it came: anything else is one clear line, whatever the bytes are.
+    """Read a message that `pack` wrote. The bytes are not trusted: they may come from anyone.
 
-    Lengths are checked before anything is allocated: at most `most` bytes, a header of at most 1 MiB, at most `arrays`
-    arrays (None: a file of our own, without these two limits). The arrays must fill the message exactly (safetensors
-    checks that), so that no small message becomes a large one in memory.
+    Lengths are checked before anything is allocated. The arrays must fill the message exactly (safetensors checks
+    that), so that no small message becomes a large one in memory.
+
+    Parameters
+    ----------
+    content : bytes
+        The serialised message.
+    most : int, optional
+        The most bytes allowed.
+    arrays : int or None
+        The most arrays allowed, beside a header of at most 1 MiB; None: neither is checked (a file of our own).
+
+    Returns
+    -------
+    dict
+        The message.
+
+    Raises
+    ------
+    InputError
+        If the bytes are not a message, or more than allowed.
     """
     try:
         if most is not None and len(content) > most:
@@ -55,7 +85,7 @@ def unpack(content: bytes, most: int | None = None, arrays: int | None = ARRAYS)
 
 
 def receive(content: bytes) -> Message:
-    """A reply from elsewhere: what cannot be read becomes a message that says so."""
+    """Read a reply from another process; one that cannot be read becomes `{"garbage": reason}` instead of an error."""
     try:
         return unpack(content)
     except InputError as error:
@@ -63,7 +93,7 @@ def receive(content: bytes) -> Message:
 
 
 def _check_header(content: bytes, arrays: int) -> None:
-    """The length of the header is in the first 8 bytes; the header is JSON, one entry an array."""
+    """Check the header's length (the first 8 bytes) and that the header is a JSON object of at most `arrays` entries."""
     length = int.from_bytes(content[:8], "little")
     if len(content) < 8 or length > min(HEADER, len(content) - 8):
         raise ValueError("its header does not fit")
@@ -77,5 +107,5 @@ def _no_constant(name: str) -> float:
 
 
 def payload(message: Message) -> int:
-    """Bytes of the arrays in a message: the cost that grows with the model, headers not counted."""
+    """Return the bytes of the arrays in a message: the cost that grows with the model, headers not counted."""
     return sum(value.nbytes for value in message.values() if isinstance(value, np.ndarray))

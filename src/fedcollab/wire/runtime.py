@@ -22,14 +22,28 @@ from fedcollab.wire.message import Message, payload
 
 @dataclass
 class Cost:
-    """What a federation has moved so far: rounds, and bytes of arrays to and from each client."""
+    """The traffic of a federation so far.
+
+    Parameters
+    ----------
+    rounds : int
+        How many rounds there were.
+    down, up : dict of str to int
+        Bytes of arrays sent to and received from each client.
+    """
 
     rounds: int = 0
     down: dict[str, int] = field(default_factory=dict)
     up: dict[str, int] = field(default_factory=dict)
 
     def count(self, messages: Mapping[str, Message], replies: Mapping[str, Message]) -> None:
-        """Add one round."""
+        """Add one round of messages and their replies.
+
+        Parameters
+        ----------
+        messages, replies : mapping
+            What was sent to and received from each client.
+        """
         self.rounds += 1
         for name, message in messages.items():
             self.down[name] = self.down.get(name, 0) + payload(message)
@@ -37,18 +51,18 @@ class Cost:
             self.up[name] = self.up.get(name, 0) + payload(reply)
 
     def copy(self) -> Cost:
-        """Return what has been moved so far, as a value of its own."""
+        """Return an independent copy of the figures so far."""
         return Cost(self.rounds, dict(self.down), dict(self.up))
 
     def add(self, more: Cost) -> None:
-        """Count what a shortcut did not move, but its messages would have."""
+        """Add the traffic that a shortcut avoided, so that every runtime reports the same cost."""
         self.rounds += more.rounds
         for mine, theirs in ((self.down, more.down), (self.up, more.up)):
             for name, amount in theirs.items():
                 mine[name] = mine.get(name, 0) + amount
 
     def since(self, before: Cost) -> dict[str, Any]:
-        """Return the rounds since `before`, and the bytes to and from each client together."""
+        """Return the rounds since an earlier copy, and the bytes to and from each client together."""
         moved = {
             name: sum(part.get(name, 0) for part in (self.down, self.up))
             - sum(part.get(name, 0) for part in (before.down, before.up))
@@ -58,7 +72,7 @@ class Cost:
 
 
 class Runtime(ABC):
-    """Server code reaches clients through this alone.
+    """The way from server code to clients: it carries messages there and replies back.
 
     `call` sends one message to each named client, has it carry an action out, and returns the replies by name, in order
     of name, whatever order the messages came in. A client that does not answer pauses the run with one clear line,
@@ -73,10 +87,18 @@ class Runtime(ABC):
 
     Attributes
     ----------
+    names : tuple of str
+        The clients, in order of name.
+    cost : Cost
+        The traffic so far.
+    absent : mapping of str to str
+        The clients that did not answer the last call, and why.
     missing : dict
         Clients that were not there from the beginning, with the reason; they are not in `names`.
+    absences : list of Absence
+        Every absence in this process.
     journal : Path or None
-        The file that every absence is added to, if any; `absences` are those of this process.
+        The file that every absence is added to, if any.
     """
 
     #: whether a round costs seconds, so that procedures choose what takes few rounds
@@ -116,8 +138,15 @@ class Runtime(ABC):
         partial : bool
             Return the replies of those who answered, as long as they are a quorum.
 
+        Returns
+        -------
+        dict
+            The reply of each client that answered, in order of name.
+
         Raises
         ------
+        InputError
+            If a name is not a client's.
         Paused
             If too few clients answered.
         """
@@ -154,23 +183,48 @@ class Runtime(ABC):
         return {name: replies[name] for name in ordered if name in replies}
 
     def call_all(self, action: Action | str, message: Any, *, partial: bool = False) -> dict[str, dict[str, Any]]:
-        """Call every client with the same message; see `call`."""
+        """Call every client with the same message.
+
+        Parameters
+        ----------
+        action : Action or str
+            What to do, or its name.
+        message : dict
+            The message.
+        partial : bool
+            Return the replies of those who answered, as long as they are a quorum.
+
+        Returns
+        -------
+        dict
+            The reply of each client that answered, in order of name.
+
+        Raises
+        ------
+        Paused
+            If too few clients answered.
+        """
         return self.call(action, dict.fromkeys(self.names, message), partial=partial)
 
     def keep_journal(self, folder: Path) -> None:
-        """List absences in a run directory from now on, those that there were already included."""
+        """List absences in a run directory from now on, including those of this process so far."""
         path = folder / absence.FILE
         if self.journal != path:
             self.journal = path
             absence.write(path, self.absences)
 
     def begin_without(self, missing: Mapping[str, str]) -> None:
-        """Note and leave out clients that were not there from the beginning, if those who are there are enough.
+        """Note and leave out clients that are absent from the beginning, if the others are enough.
 
         Parameters
         ----------
         missing : mapping
-            The reason for each client that is not there.
+            The reason for each client that is absent.
+
+        Raises
+        ------
+        Paused
+            If fewer than two clients, or fewer than the quorum, are left.
         """
         if not missing:
             return
@@ -184,16 +238,16 @@ class Runtime(ABC):
         self.missing |= missing
 
     def states(self) -> dict[str, dict[str, Message]]:
-        """Return what each client keeps of its training, where it lives in this process; `restore` gives it back."""
+        """Return what each client keeps of its training, if it lives in this process; `restore` gives it back."""
         return {}
 
     def restore(self, states: Mapping[str, Mapping[str, Message]]) -> None:
-        """Have clients of this process keep what `states` returned; those elsewhere keep their own."""
+        """Give clients of this process back what `states` returned; clients elsewhere keep their own."""
         assert not states
 
     @abstractmethod
     def _call(self, action: Action, messages: dict[str, Message]) -> dict[str, Message]:
-        """Carry the messages, in order of name; who does not answer is left out, with the reason in `absent`."""
+        """Carry the messages, in order of name; leave clients out that do not answer, with the reason in `absent`."""
 
     def _ask(self, action: Action, messages: dict[str, Message]) -> dict[str, Message | tuple[str, str]]:
         """Try once; return each client's reply, or the kind of its absence and the reason."""
@@ -231,7 +285,23 @@ class Runtime(ABC):
 
 
 def check_clients(clients: Iterable[ClientData]) -> list[ClientData]:
-    """Return the clients in order of name, at least two of them and all with one name each."""
+    """Check that there are at least two clients, and return them in order of name.
+
+    Parameters
+    ----------
+    clients : iterable of ClientData
+        The clients.
+
+    Returns
+    -------
+    list of ClientData
+        The same, in order of name.
+
+    Raises
+    ------
+    InputError
+        If there are fewer than two, or one is not a `ClientData`.
+    """
     checked = list(clients)
     for client in checked:
         if not isinstance(client, ClientData):

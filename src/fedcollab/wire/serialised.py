@@ -18,16 +18,21 @@ Spy = Callable[[str, str, bytes, bytes], None]
 
 
 class Wire(Runtime):
-    """Clients one after the other, each rebuilt from its data and its stored state for every message.
+    """The runtime that serialises every message, and rebuilds each client from its data and stored state for each one.
 
     Parameters
     ----------
     clients : iterable of ClientData
-        The clients.
+        The clients; they act one after the other.
     device : str
         Where models run.
     spy : callable, optional
         Called with every (action, client name, message bytes, reply bytes) that crosses the line.
+
+    Attributes
+    ----------
+    bytes_on_wire : int
+        The length of all serialised messages and replies so far.
     """
 
     min_samples = NO_LIMITS.min_samples
@@ -49,7 +54,7 @@ class Wire(Runtime):
         }
 
     def restore(self, states: Mapping[str, Mapping[str, Message]]) -> None:
-        """Have clients keep what `states` returned."""
+        """Give clients back what `states` returned."""
         for name, kept in states.items():
             self._state[name].update({key: pack(value) for key, value in kept.items()})
 

@@ -18,13 +18,20 @@ from fedcollab.wire.message import Message
 
 @dataclass(eq=False)
 class Silo:
-    """What a client-side action works on.
+    """One client's data and state: what a client-side action works on.
 
-    data     the client's own samples, as it gave them
-    state    what it keeps between calls, by procedure: messages, so that every runtime can store them
-    device   where its models run
-    limits   what it insists on
-    key      what nobody else knows, where the silo is a process of its own
+    Parameters
+    ----------
+    data : ClientData
+        The client's own samples, as it gave them.
+    state : mutable mapping
+        What the client keeps between calls, by procedure: messages, so that every runtime can store them.
+    device : str
+        Where its models run.
+    limits : Limits
+        What its administrator allows.
+    key : bytes
+        The silo's secret key, if it is a process of its own; else empty.
     """
 
     data: ClientData
@@ -37,19 +44,19 @@ class Silo:
 
     @property
     def name(self) -> str:
-        """The client's stable name."""
+        """Return the client's stable name."""
         return self.data.name
 
     @property
     def secret(self) -> str:
-        """A digest of the client's samples, which only it knows and can compute again: to draw numbers with."""
+        """Return a digest of the client's samples, to seed random draws that a server cannot repeat."""
         digest = hashlib.blake2b(self.arrays.x.tobytes(), digest_size=16)
         digest.update(self.arrays.y.tobytes())
         return digest.hexdigest()
 
     @property
     def schema(self) -> Schema:
-        """The schema that the federation agreed on.
+        """Return the schema that the federation agreed on.
 
         Raises
         ------
@@ -60,7 +67,7 @@ class Silo:
 
     @property
     def arrays(self) -> Arrays:
-        """The data prepared by the schema."""
+        """Return the client's samples as the schema prepares them: arrays for training and for testing."""
         text = self._schema_text()
         if self._arrays is None or self._arrays[0] != text:
             self._arrays = (text, Schema.from_json(text).apply(self.data))
@@ -68,7 +75,7 @@ class Silo:
 
     @property
     def features(self) -> NDArray[np.float32]:
-        """Training samples as distances see them, one row a sample: through the schema's encoder where it has one."""
+        """Return the training samples as distances see them, one row a sample: through the schema's encoder if there is one."""
         text, x = self._schema_text(), self.arrays.x
         if self._features is None or self._features[0] != text:
             encoding = Schema.from_json(text).encoding

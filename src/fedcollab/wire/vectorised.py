@@ -17,7 +17,7 @@ from fedcollab.wire.silo import Silo
 
 
 class Vectorised(Runtime):
-    """All clients in memory.
+    """The runtime that holds all clients in memory and serialises nothing.
 
     Parameters
     ----------
@@ -25,6 +25,11 @@ class Vectorised(Runtime):
         The clients.
     device : str
         Where models run.
+
+    Attributes
+    ----------
+    silos : dict of str to Silo
+        The clients' data and state, by name.
     """
 
     checks = False
@@ -44,7 +49,7 @@ class Vectorised(Runtime):
         }
 
     def restore(self, states: Mapping[str, Mapping[str, Message]]) -> None:
-        """Have clients keep what `states` returned."""
+        """Give clients back what `states` returned."""
         for name, kept in states.items():
             self.silos[name].state.update(kept)
 

@@ -4,7 +4,7 @@ A repeat is one random order of the client's samples, cut into folds. With fold 
 is the first m samples that follow the fold in that order. So a pair's estimate depends on the two clients, the seed and
 the sizes alone, never on who else takes part. Folds are random where label counts were drawn: held-out samples of a
 stratified fold remember what was left for training, which biases small clients. Where label counts were set
-(`sampling`) it is the random fold that remembers; then every client deals its samples to the folds label by label.
+(`resample`) it is the random fold that remembers; then every client deals its samples to the folds label by label.
 """
 
 from __future__ import annotations
@@ -19,8 +19,22 @@ Ints = NDArray[np.int64]
 
 
 def largest(quantity: int, folds: int) -> int:
-    """The largest training set that every fold of a client leaves.
+    """Return the size of the largest training set that every fold of a client leaves.
 
+    Parameters
+    ----------
+    quantity : int
+        The client's samples.
+    folds : int
+        How many folds they are cut into.
+
+    Returns
+    -------
+    int
+        Samples that are left when the largest fold is held out.
+
+    Examples
+    --------
     >>> largest(14, 5), largest(2, 5)
     (11, 1)
     """
@@ -28,8 +42,30 @@ def largest(quantity: int, folds: int) -> int:
 
 
 def order(seed: int, name: str, repeat: int, y: Ints, folds: int, label_counts: str) -> Ints:
-    """The random order of a client's samples in one repeat; `split` cuts it.
+    """Return the random order of a client's samples in one repeat; `split` cuts it into folds.
 
+    Parameters
+    ----------
+    seed : int
+        The order is drawn from it.
+    name : str
+        The client.
+    repeat : int
+        The number of the repeat.
+    y : array of int
+        The client's labels.
+    folds : int
+        How many folds the order will be cut into.
+    label_counts : str
+        "drawn": any order; "set": every fold gets the same share of every label.
+
+    Returns
+    -------
+    array of int
+        The positions of all samples.
+
+    Examples
+    --------
     With label counts that were set, clients with the same counts have the same in every fold:
 
     >>> np.sort(order(0, "a", 0, np.array([0, 1, 0, 1, 0, 1]), 3, "set").reshape(3, 2) % 2)
@@ -46,8 +82,26 @@ def order(seed: int, name: str, repeat: int, y: Ints, folds: int, label_counts: 
 
 
 def split(samples: Ints, folds: int, fold: int, size: int) -> tuple[Ints, Ints]:
-    """Training set of `size` samples, and the held-out fold; the latter is empty where samples are fewer than folds.
+    """Return a training set and the held-out fold.
 
+    Parameters
+    ----------
+    samples : array of int
+        The samples in the order of `order`.
+    folds : int
+        How many folds there are.
+    fold : int
+        The fold that is held out.
+    size : int
+        Samples to train on.
+
+    Returns
+    -------
+    training, held_out : array of int
+        The samples of each; `held_out` may be empty if there are fewer samples than folds.
+
+    Examples
+    --------
     >>> [part.tolist() for part in split(np.arange(7), 3, 1, 4)]
     [[5, 6, 0, 1], [3, 4]]
     """

@@ -1,4 +1,4 @@
-"""How many samples, at the least, a number that leaves a client is a sum or mean of.
+"""The fewest samples that a number which leaves a client may be a sum or mean of.
 
 A sum over one sample is that sample; a few sums over a few samples can be solved for them (benchmarks/reconstruction.py
 does). The limit is the silo's own (`Silo.limits`), and the server may ask for a higher one (`min_samples`), never for a
@@ -15,12 +15,12 @@ from fedcollab.wire.silo import Silo
 
 
 def least_samples(silo: Silo, message: Mapping[str, Any]) -> int:
-    """Return the larger of the silo's own limit and what the server asks for."""
+    """Return the larger of the silo's own limit and the `min_samples` that the server's message asks for."""
     return max(silo.limits.min_samples, int(message.get("min_samples", 1)))
 
 
 def require(silo: Silo, message: Mapping[str, Any], samples: int, what: str) -> None:
-    """Refuse to send what is made of fewer samples than the limit.
+    """Refuse to send numbers that are made of fewer samples than the limit.
 
     Parameters
     ----------
@@ -31,7 +31,12 @@ def require(silo: Silo, message: Mapping[str, Any], samples: int, what: str) -> 
     samples : int
         How many samples the numbers are made of.
     what : str
-        What would be sent, for the error's text.
+        What would be sent, for the error message.
+
+    Raises
+    ------
+    InputError
+        If there are too few samples.
     """
     least = least_samples(silo, message)
     if samples < least:

@@ -33,7 +33,25 @@ Counts = Mapping[str, int]
 
 
 def resolve(asked: str, counts: Iterable[Counts]) -> str:
-    """`drawn` or `set`: as asked, or found out from all clients' label counts."""
+    """Return whether label counts were drawn or set: as asked, or found out from all clients' label counts.
+
+    Parameters
+    ----------
+    asked : str
+        "drawn", "set" or "auto".
+    counts : iterable of mapping
+        The label counts of each client.
+
+    Returns
+    -------
+    str
+        "drawn" or "set".
+
+    Raises
+    ------
+    InputError
+        If `asked` is none of the three.
+    """
     if asked not in (AUTO, DRAWN, SET):
         raise InputError(f"`label_counts` (={asked!r}) must be 'auto', 'drawn' or 'set'")
     if asked != AUTO:
@@ -42,8 +60,20 @@ def resolve(asked: str, counts: Iterable[Counts]) -> str:
 
 
 def log_chance(counts: Iterable[Counts]) -> float:
-    """Logarithm of the bound above, at most 0; 0 too where a client's counts are its own.
+    """Return the logarithm of the bound above, at most 0; it is 0 too if a client shares its counts with no other.
 
+    Parameters
+    ----------
+    counts : iterable of mapping
+        The label counts of each client.
+
+    Returns
+    -------
+    float
+        The logarithm of the largest probability that drawn counts repeat like this.
+
+    Examples
+    --------
     >>> deal = {str(label): 6 for label in range(20)}
     >>> log_chance([deal, deal]) < -30, log_chance([{"a": 50, "b": 50}] * 2) < -3
     (True, False)

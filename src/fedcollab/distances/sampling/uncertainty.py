@@ -1,14 +1,14 @@
 """How sure a client's held-out accuracy is: its variance, and replicates that all of the client's pairs share.
 
-    a     = mean over the n samples of h_s,  h_s the share of repeats in which sample s was told right
+    a     = mean over the n samples of h_s,  h_s the share of repeats in which sample s was predicted right
     Var a = t var(h) / n + 1 / (12 (n + 1)^2)
     a_r   = a + sqrt(t (n + 1) / (n - 1)) (sum_s u_rs h_s - a) + (v_r - 1/2) / (n + 1)
 
 The first term is the sampling of the validation samples; t > 1 adds that of the training samples, on which the same
 predictions depend: t = 1 + 2.5 / sqrt(m) where m samples train (`cross`), 1.75 where all but the fold do (`few-round`);
-both calibrated on label shift, see docs/distances.md. The last term is one unseen sample whose chance of being told
-right is anything, v_r uniform on [0, 1]: 14 right out of 14 is not certainty. u_r are Bayesian bootstrap weights
-(Rubin, 1981), drawn once for a client and used in all of its pairs, so that replicates of the matrix are joint.
+both calibrated on label shift, see docs/distances.md. The last term is one unseen sample that is predicted right with
+any chance, v_r uniform on [0, 1]: 14 right out of 14 is not certainty. u_r are Bayesian bootstrap weights (Rubin,
+1981), drawn once for a client and used in all of its pairs, so that replicates of the matrix are joint.
 
 The draws depend on the client's data (`Silo.secret`): a server that could repeat them could solve the replicates for
 every single h_s.
@@ -28,15 +28,31 @@ WHOLE = 1.75  # t where all but the held-out fold train
 
 
 def partial(sizes: NDArray[np.int64]) -> Floats:
-    """t where this many samples train, few beside all."""
+    """Return the factor t for training sets of these sizes, few samples beside all (`cross`)."""
     factor: Floats = 1.0 + 2.5 / np.sqrt(sizes)
     return factor
 
 
 def summary(hits: Floats, training: Floats, replicates: int, seed: int, silo: Silo) -> dict[str, Floats]:
-    """`accuracy`, `variance` (pairs, directions), `replicates` (pairs, directions, R) of hits (pairs, directions, n).
+    """Return all that a client sends of its held-out predictions: means over its samples.
 
-    All that a client sends of its held-out predictions: means over its samples. `training` is t, one a pair.
+    Parameters
+    ----------
+    hits : array
+        h (pairs, directions, n): the share of repeats in which each sample was predicted right.
+    training : array
+        The factor t of each pair.
+    replicates : int
+        R, how many replicates to draw.
+    seed : int
+        The draws depend on it, and on the client's data.
+    silo : Silo
+        The client.
+
+    Returns
+    -------
+    dict
+        `accuracy` and `variance` (pairs, directions), `replicates` (pairs, directions, R).
     """
     count = hits.shape[2]
     training = training[:, None]
