@@ -76,6 +76,7 @@ def path(name: str | None, as_json: bool) -> None:
 
 
 def _described(name: str) -> dict[str, Any]:
+    """Return what is known about a data set and where it is on this machine."""
     known = choose("name", name, DATA_SETS)
     found = place(name)
     return {
@@ -91,6 +92,8 @@ def _described(name: str) -> dict[str, Any]:
 
 
 def _inside_sklearn() -> Path:
+    """Return the folder of the data sets that ship with scikit-learn."""
+
     from sklearn import datasets
 
     return Path(str(datasets.__file__)).parent / "data"
