@@ -233,7 +233,13 @@ class Run:
         return found
 
     def c_path(self) -> CPath | None:
-        """Return the path over C as saved; after a client came or went it is computed again where that is quick."""
+        """Return the path over C, computed again after a client came or went.
+
+        Returns
+        -------
+        CPath or None
+            None before the coalitions, and where computing it again would take long or clients are constrained.
+        """
         if self.has("path.json"):
             return CPath.load(self.file("path.json"))
         found, known = self.collaboration(), self.distances()
