@@ -47,14 +47,14 @@ TOUR: dict[str, dict[str, str]] = {
 
 
 class Tour(click.Group):
-    """Commands in the order of the story, imported when they are used."""
+    """Lists the commands in sections, in the order in which they are used, and imports each when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Every command."""
+        """Return the names of all commands, in the order of the sections."""
         return [name for section in TOUR.values() for name in section]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import one command."""
+        """Import the command of this name; return None if there is none."""
         for section in TOUR.values():
             if cmd_name in section:
                 module, attribute = section[cmd_name].split(":")
@@ -65,13 +65,13 @@ class Tour(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """An unknown command lists the known ones."""
+        """Find the command that was typed; an unknown one is refused with a list of the known ones."""
         if args and not args[0].startswith("-") and args[0] not in self.list_commands(ctx):
             raise InputError(unknown("command", args[0], self.list_commands(ctx)))
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """One section of the help for each section of the tour."""
+        """Write one part of the help for each section."""
         for title, section in TOUR.items():
             rows = [(name, _first_line(self.get_command(ctx, name))) for name in section]
             with formatter.section(title):
@@ -79,6 +79,7 @@ class Tour(click.Group):
 
 
 def _first_line(command: click.Command | None) -> str:
+    """Return the first sentence of a command's help."""
     return command.get_short_help_str(limit=300) if command is not None else ""
 
 
@@ -104,8 +105,10 @@ def cli(debug: bool) -> None:
 
 
 def main() -> None:
-    """Entry point: bad input ends in one line on standard error and exit code 2, too few
-    answers in 75, an interrupt in 130."""
+    """Run the command line; the entry point of the program.
+
+    Bad input ends in one line on standard error and exit code 2, too few answers in 75, an interrupt in 130.
+    """
     debug = "--debug" in sys.argv or bool(os.environ.get("FEDCOLLAB_DEBUG"))
     warnings.showwarning = _show_warning
     try:
@@ -134,6 +137,7 @@ def main() -> None:
 
 
 def _fail(line: str, code: int, debug: bool) -> None:
+    """Print one line on standard error (and the traceback with --debug), and exit with `code`."""
     if debug:
         traceback.print_exc()
     print(f"fedcollab: {line}", file=sys.stderr)
@@ -141,6 +145,6 @@ def _fail(line: str, code: int, debug: bool) -> None:
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
-    """Notes to the user as one line; other warnings are for developers."""
+    """Print warnings for users as one line; other warnings are for developers and not shown."""
     if issubclass(category, FedcollabWarning):
         print(f"note: {message}", file=sys.stderr)

@@ -116,7 +116,7 @@ def _read(
     max_size: int | None,
     seed: int,
 ) -> tuple[tuple[Any, Any], dict[str, Any]]:
-    """The distances and quantities that were named, and the options of `solve` and `c_path`."""
+    """Return the distances and quantities that were named, and the options of `solve` and `c_path`."""
     if (distances is None) == (matrix is None):
         raise InputError("give either a distances file or --matrix D.csv with --quantities m.csv")
     names = None
@@ -143,11 +143,13 @@ def _read(
 
 
 def _link(text: str, named: bool) -> list[Any]:
+    """Split "A,B" into clients: names, or positions where the clients have no names."""
     parts = [part.strip() for part in text.split(",")]
     return [int(part) if not named and part.isdigit() else part for part in parts]
 
 
 def _summary(answer: Collaboration) -> dict[str, Any]:
+    """Return the answer as plain values, for JSON."""
     return {
         "coalitions": answer.coalitions,
         "objective": answer.objective,
@@ -161,6 +163,8 @@ def _summary(answer: Collaboration) -> dict[str, Any]:
 
 
 def _show(answer: Collaboration, output: Path | None) -> None:
+    """Print the answer, the coalitions, and who would be better off elsewhere."""
+
     from rich.markup import escape
 
     names = answer.names or tuple(str(position) for position in range(len(answer.assignment)))
@@ -181,6 +185,8 @@ def _show(answer: Collaboration, output: Path | None) -> None:
 
 
 def _show_stories(answer: Collaboration, stories: list[Explanation]) -> None:
+    """Print the bounds of every client as a table."""
+
     from rich.markup import escape
     from rich.table import Table
 
@@ -208,6 +214,8 @@ def _show_stories(answer: Collaboration, stories: list[Explanation]) -> None:
 
 
 def _show_path(found: CPath) -> None:
+    """Print every partition along the path over C as a table, with the suggested one marked."""
+
     from rich.markup import escape
     from rich.table import Table
 

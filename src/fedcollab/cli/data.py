@@ -74,6 +74,7 @@ def path(name: str | None, as_json: bool) -> None:
 
 
 def _described(name: str) -> dict[str, Any]:
+    """Return what is known about a data set and where it is on this machine."""
     known = choose("name", name, scenarios.data.DATA_SETS)
     found = scenarios.data.place(name)
     return {
@@ -89,6 +90,8 @@ def _described(name: str) -> dict[str, Any]:
 
 
 def _inside_sklearn() -> Path:
+    """Return the folder of the data sets that ship with scikit-learn."""
+
     from sklearn import datasets
 
     return Path(str(datasets.__file__)).parent / "data"

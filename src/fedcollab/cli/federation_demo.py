@@ -74,7 +74,7 @@ def demo(out: Path, rounds: int, seed: int) -> None:
 
 
 def _write_silos(out: Path, seed: int) -> dict[str, list[str]]:
-    """Write each silo's data into a folder of its own; return what `silo init` is told about it, by silo."""
+    """Write each silo's data into a folder of its own; return the options of `silo init` for that data, by silo."""
     silos = {}
     if scenarios.data.place("heart"):
         for client in scenarios.heart_clients(test=0):
@@ -94,7 +94,7 @@ def _write_silos(out: Path, seed: int) -> dict[str, list[str]]:
 
 
 def post_offices(seed: int = 0) -> list[ClientData]:
-    """Deal the handwritten digits of scikit-learn to four post offices, two of which see them upside down.
+    """Distribute the handwritten digits of scikit-learn to four post offices, two of which see them upside down.
 
     Each trains on 150 images (a silo's default limits ask for 50: ten in each of five folds) and tests on 300 others.
 
@@ -132,6 +132,7 @@ def _table(client: ClientData) -> pd.DataFrame:
 
 
 def _run(out: Path, *arguments: str, quiet: bool = False, check: bool = True) -> None:
+    """Run one `fedcollab` command in the demo's folder; `quiet` does not print it, `check` raises if it fails."""
     if not quiet:
         _show(shlex.join(["fedcollab", *arguments]))
     try:
@@ -147,15 +148,17 @@ def _run(out: Path, *arguments: str, quiet: bool = False, check: bool = True) ->
 
 
 def _say(text: str) -> None:
+    """Print a sentence of the demo after an empty line."""
     click.echo(f"\n{text}")
 
 
 def _show(line: str) -> None:
+    """Print a command as it would be typed."""
     click.echo(f"$ {line}")
 
 
 def _clear(out: Path) -> None:
-    """Start over: what an earlier demo left."""
+    """Stop and remove what an earlier demo left, and make the folder."""
     import shutil
 
     if (out / "federation" / "federation.toml").exists():

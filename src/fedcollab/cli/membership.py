@@ -178,7 +178,7 @@ def check(
 
 
 def _newcomer(run: Run, state: State, path: Path, source: dict[str, Any]) -> ClientData:
-    """The newcomer's file, with its test split where there is one beside it."""
+    """Read the newcomer's file, with its test split where there is one beside it."""
     if path.stem in state.names:
         raise InputError(
             f"`--client` (={str(path)!r}): the run has a client `{path.stem}`; fedcollab check looks at it"
@@ -188,7 +188,7 @@ def _newcomer(run: Run, state: State, path: Path, source: dict[str, Any]) -> Cli
 
 
 def _present(run: Run, names: Iterable[str], source: dict[str, Any]) -> list[ClientData]:
-    """Clients of the run from their folder; other files there are not ours."""
+    """Read the run's clients from their folder; other files there are ignored."""
     folder = source["clients"]
     if folder is None:
         raise InputError("`--clients` must name the folder with the files of the run's clients")
@@ -202,28 +202,32 @@ def _present(run: Run, names: Iterable[str], source: dict[str, Any]) -> list[Cli
 
 
 def _settings(run: Run) -> dict[str, Any]:
+    """Return the settings that the run was started with."""
     return dict(run.config().get("settings", {}))
 
 
 def _label(run: Run, source: dict[str, Any]) -> str | None:
-    """What was typed, else what the run was made with."""
+    """Return the label column: what was typed, else the run's."""
     return source["label"] or _settings(run).get("label")
 
 
 def _drop(run: Run, source: dict[str, Any]) -> tuple[str, ...]:
+    """Return the columns to leave out: what was typed, else the run's."""
     return source["drop"] or tuple(_settings(run).get("drop") or ())
 
 
 def _seed(run: Run) -> int:
+    """Return the seed that the run was started with."""
     return int(_settings(run).get("seed", 0))
 
 
 def _open(run: Run, clients: list[ClientData]) -> Federation:
+    """Prepare clients by the schema of the run."""
     return federation_of.federate(clients, schema=run.schema())
 
 
 def _changed(run: Run, federation: Federation) -> list[str]:
-    """Clients whose data are not those that the run last saw."""
+    """Return the clients whose data are not those that the run last saw."""
     last = run.config().get("clients", {})
     keys = ("fingerprint", "quantity", "label_counts")
     return [
@@ -234,13 +238,14 @@ def _changed(run: Run, federation: Federation) -> list[str]:
 
 
 def _note_changed(run: Run, federation: Federation) -> None:
+    """Warn about every client whose data changed since the run last saw them."""
     for name in _changed(run, federation):
         text = f"the data of `{name}` changed since the run last saw them: fedcollab check"
         warnings.warn(text, FedcollabWarning, stacklevel=2)
 
 
 def _finish(run: Run, found: Any, kept: Path, as_json: bool, regroup: Path | str | None, *more: str) -> None:
-    """The answer, what was written, and where to go next."""
+    """Write the report again if there is one, and print the answer, the history file and what to do next."""
     if run.has("report.html"):
         report.write(run.path)
     if as_json:

@@ -24,7 +24,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def several(*decorators: Callable[[F], F]) -> Callable[[F], F]:
-    """Apply decorators in the order in which the help shall list them."""
+    """Return one decorator for several, applied so that the help lists them in this order."""
 
     def apply(function: F) -> F:
         for decorator in reversed(decorators):
@@ -35,13 +35,23 @@ def several(*decorators: Callable[[F], F]) -> Callable[[F], F]:
 
 
 def with_later_commands(later: Mapping[str, str]) -> type[click.Group]:
-    """A group with more commands, in files of their own (name -> module:attribute), imported when they are used."""
+    """Return a class of click groups with more commands, imported from other files when they are used.
+
+    Parameters
+    ----------
+    later : mapping
+        The commands: name to "module:attribute".
+    """
 
     class Later(click.Group):
+        """A group with the commands of `later` after its own."""
+
         def list_commands(self, ctx: click.Context) -> list[str]:
+            """Return the names of all commands, the later ones last."""
             return [*super().list_commands(ctx), *later]
 
         def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+            """Import the command of this name; return None if there is none."""
             if cmd_name not in later:
                 return super().get_command(ctx, cmd_name)
             module, attribute = later[cmd_name].split(":")
@@ -129,7 +139,24 @@ training = several(
 def find_clients(
     scenario: Path | None, clients: Path | None, label: str | None, drop: tuple[str, ...]
 ) -> tuple[list[ClientData], dict[str, Any]]:
-    """The clients of a scenario file or of a folder, and the settings that the scenario brings."""
+    """Return the clients of a scenario file or of a folder, and the settings that the scenario brings.
+
+    Parameters
+    ----------
+    scenario : Path or None
+        The scenario file, or
+    clients : Path or None
+        the folder with one file per client; exactly one of the two.
+    label : str or None
+        The label column of the folder's tables.
+    drop : tuple of str
+        Columns to leave out.
+
+    Raises
+    ------
+    InputError
+        If none or both are given, or the scenario does not exist.
+    """
     if (scenario is None) == (clients is None):
         raise InputError("give either a SCENARIO.toml or --clients FOLDER (with --label COLUMN)")
     if clients is not None:
@@ -150,9 +177,23 @@ def open_source(
     names: list[str] | None = None,
     journal: Path | None = None,
 ) -> Iterator[tuple[list[ClientData] | Runtime, dict[str, Any]]]:
-    """The clients of a scenario, of a folder, or of a federation that runs; and the settings that they bring.
+    """Yield the clients of a scenario, of a folder or of a running federation, and the settings that they bring.
 
-    journal   the folder where a federation lists who was absent, from the very beginning
+    Parameters
+    ----------
+    scenario, clients, label, drop
+        As in `find_clients`.
+    on : Path or None
+        The folder of a federation, instead of these.
+    names : list of str, optional
+        The silos of the federation to work with; without it, all that are admitted.
+    journal : Path, optional
+        The folder in which a federation records who was absent, from the very beginning.
+
+    Raises
+    ------
+    InputError
+        If both a federation and clients are given, or Flower is not installed.
     """
     if on is None:
         yield find_clients(scenario, clients, label, drop)
@@ -166,7 +207,7 @@ def open_source(
 
 
 def take_measuring(settings: dict[str, Any]) -> dict[str, Any]:
-    """The options of `measuring` out of all settings, as options of `estimate_distances`."""
+    """Remove the options of `measuring` from the settings, and return them as options of `estimate_distances`."""
     epsilon, delta = settings.pop("privacy_epsilon"), settings.pop("privacy_delta")
     if delta is not None and epsilon is None:
         raise InputError(f"`--privacy-delta` (={delta}) goes with --privacy-epsilon, which was not given")
@@ -178,15 +219,15 @@ def take_measuring(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def parse_C(value: str | float) -> float | str:
-    """`auto`, or a positive number."""
+    """Return "auto", or C as a positive number."""
     return value if value == "auto" else number("C", value, above=0)
 
 
 def print_json(content: Any) -> None:
-    """For programs."""
+    """Print a value as JSON on standard output."""
     click.echo(artefact.dumps(content))
 
 
 def read_json(path: Path) -> Any:
-    """An artefact of whatever kind, as it is."""
+    """Return the content of a JSON file, whatever kind of artefact it is."""
     return json.loads(path.read_text())

@@ -94,7 +94,7 @@ def reproduce(
     for method in choices.methods:
         choose("methods", method, paper.METHODS)
     silent = quiet or as_json
-    said = (lambda line: None) if silent or sys.stderr.isatty() else (lambda line: click.echo(line, err=True))
+    print_line = (lambda line: None) if silent or sys.stderr.isatty() else (lambda line: click.echo(line, err=True))
     with bar(", ".join(names), quiet=silent) as progress:
         paper.compute_missing(
             lambda: [cell for experiment in chosen for cell in experiment.cells(workspace)],
@@ -102,7 +102,7 @@ def reproduce(
             jobs=jobs or paper.cores(),
             fresh=fresh,
             progress=progress,
-            say=said,
+            say=print_line,
         )
     if cells_only:
         return
@@ -129,6 +129,7 @@ def reproduce(
 
 
 def _list(experiments: dict[str, Experiment], as_json: bool) -> None:
+    """Print every experiment, what it shows and how long it takes."""
     rows = [
         {"name": name, "place": made.place, "title": made.title, "time": made.time, "scenarios": list(made.scenarios)}
         for name, made in experiments.items()
@@ -170,6 +171,8 @@ def _with_data(workspace: Workspace, chosen: list[Experiment], quiet: bool) -> W
 
 
 def _show(made: Any, paths: list[Path]) -> None:
+    """Print an experiment's texts and tables, and where they are saved."""
+
     from rich.markup import escape
     from rich.table import Table
 

@@ -206,12 +206,17 @@ def report(directory: Path, out: Path | None, figures: Path | None, as_json: boo
 
 
 def check_settings(settings: Mapping[str, Any]) -> None:
-    """Find out what is wrong with names and numbers before anything is computed or written.
+    """Check names and numbers of the settings before anything is computed or written.
 
     Parameters
     ----------
     settings : mapping
         The options of `estimation` and `training`.
+
+    Raises
+    ------
+    InputError
+        If a name is unknown or a number is out of range.
     """
     choose("distance", settings["distance"], distances.METHODS)
     choose("algorithm", settings["algorithm"], training.ALGORITHMS)
@@ -238,6 +243,11 @@ def all_stages(
         Opens the run directory; called once the clients are known to fit together.
     quiet : bool
         No progress bars.
+
+    Returns
+    -------
+    tuple of (Fitted, dict of TrainingResult)
+        The answer before training, and the results by way of training.
     """
     check_settings(settings)
     encoder = settings.get("encoder", "none")
@@ -281,7 +291,15 @@ def adopted(clients: list[ClientData] | Runtime, folders: Sequence[Path], **sett
 
 
 def with_defaults(settings: dict[str, Any], brought: dict[str, Any]) -> dict[str, Any]:
-    """Command-line settings over what a scenario brings, over the defaults."""
+    """Return settings where what was typed comes first, then what a scenario brings, then the defaults.
+
+    Parameters
+    ----------
+    settings : dict
+        The options of the command.
+    brought : dict
+        The settings of a scenario.
+    """
     context = click.get_current_context()
     merged = {"scale": brought.get("scale", "auto")}
     for key, value in settings.items():
@@ -291,7 +309,17 @@ def with_defaults(settings: dict[str, Any], brought: dict[str, Any]) -> dict[str
 
 
 def summary(fitted: Fitted, results: dict[str, TrainingResult], page: Path) -> dict[str, Any]:
-    """The answer and what it gained, for programs."""
+    """Return the answer and what it gained as plain values, for JSON.
+
+    Parameters
+    ----------
+    fitted : Fitted
+        The answer before training.
+    results : dict of TrainingResult
+        The results of training, by way of training.
+    page : Path
+        The report.
+    """
     local = results["local"].reported
     collaboration = fitted.collaboration
     return {

@@ -20,7 +20,19 @@ CARE = 0.6
 def answer(
     run: RunContents, rows: list[ClientRow], moved: dict[str, Any] | None, stable: Stability | None
 ) -> dict[str, Any] | None:
-    """The section's text; None where there are no coalitions yet."""
+    """Return the content of the section, or None where there are no coalitions yet.
+
+    Parameters
+    ----------
+    run : RunContents
+        The run.
+    rows : list of ClientRow
+        The lines of the clients.
+    moved : dict or None
+        The data of the slider over C, where the run has a path.
+    stable : Stability or None
+        How often resampled distances give the same partners, where that is known.
+    """
     collaboration = run.collaboration
     if collaboration is None:
         return None
@@ -46,7 +58,7 @@ def answer(
 
 
 def _inside(run: RunContents, label: int) -> str:
-    """How alike a coalition is inside, and how far the nearest other coalition."""
+    """Say how alike a coalition is inside, and how far the nearest other coalition."""
     assert run.collaboration is not None
     labels, matrix = run.collaboration.assignment, run.distances.matrix
     inside = labels == label
@@ -57,6 +69,7 @@ def _inside(run: RunContents, label: int) -> str:
 
 
 def _why(run: RunContents, rows: list[ClientRow]) -> list[str]:
+    """Return sentences on why these are the coalitions."""
     assert run.collaboration is not None
     labels, matrix = run.collaboration.assignment, run.distances.matrix
     same = labels[:, None] == labels[None, :]
@@ -92,6 +105,7 @@ def _why(run: RunContents, rows: list[ClientRow]) -> list[str]:
 
 
 def _sure(run: RunContents, rows: list[ClientRow], moved: dict[str, Any] | None, stable: Stability | None) -> list[str]:
+    """Return sentences on how sure the answer is."""
     collaboration = run.collaboration
     assert collaboration is not None
     C = figure(collaboration.C)
@@ -133,7 +147,7 @@ def _sure(run: RunContents, rows: list[ClientRow], moved: dict[str, Any] | None,
 
 
 def _stable(run: RunContents, found: Stability) -> str:
-    """What resampled distances would have said."""
+    """Say how often resampled distances give the same partners."""
     least, mean = int(np.argmin(found.same)), float(found.same.mean())
     text = (
         f"With resampled data ({found.replicates} times), a client keeps exactly its partners in {100 * mean:.0f} % "

@@ -30,7 +30,7 @@ CRISP = 50
 
 
 def ordering(assignment: NDArray[np.int64]) -> tuple[list[int], list[int]]:
-    """Clients sorted by coalition, and each client's place in that order."""
+    """Return the clients (positions) sorted by coalition, and each client's place in that order."""
     order = np.argsort(assignment, kind="stable")
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
@@ -38,7 +38,7 @@ def ordering(assignment: NDArray[np.int64]) -> tuple[list[int], list[int]]:
 
 
 def blocks(assignment: NDArray[np.int64]) -> Rows:
-    """Where each coalition begins and ends in that order."""
+    """Return where each coalition begins and ends in the order of `ordering`."""
     ends = np.cumsum(np.bincount(assignment))
     return [
         {"start": int(end - size), "end": int(end), "coalition": label + 1}
@@ -47,7 +47,7 @@ def blocks(assignment: NDArray[np.int64]) -> Rows:
 
 
 def cells(distances: Distances) -> Rows:
-    """One row a pair of clients: positions, distance, and half a 90 % interval where it is known."""
+    """Return one row for each pair of clients: positions, distance, and its standard error where that is known."""
     matrix, wide = distances.matrix, distances.stderr
     rows = []
     for i in range(len(matrix)):
@@ -68,7 +68,19 @@ def matrix(
     live: bool = False,
     field: str = "d",
 ) -> Chart:
-    """The distance matrix, ordered by coalition, with a frame around each; `field` "e" colours by uncertainty."""
+    """Draw the distance matrix, ordered by coalition, with a frame around each coalition.
+
+    Parameters
+    ----------
+    distances : Distances
+        The distances.
+    assignment : array of int, optional
+        Each client's coalition; without it, all are in one.
+    live : bool, default False
+        Take the data from the page's script instead of holding it.
+    field : {"d", "e"}
+        Colour by distance or by standard error.
+    """
     count = len(distances.names)
     assignment = np.zeros(count, dtype=np.int64) if assignment is None else assignment
     order, rank = ordering(assignment)
@@ -135,7 +147,19 @@ def matrix(
 
 
 def path(segments: Sequence[Mapping[str, Any]], suggested: int, chosen: int | None, current: int) -> Chart:
-    """How many coalitions come out for every C, with the suggested C marked."""
+    """Draw how many coalitions come out for every C, with the suggested C marked.
+
+    Parameters
+    ----------
+    segments : sequence of mappings
+        The segments of the path, as `slider` returns them.
+    suggested : int
+        The position of the segment that is suggested.
+    chosen : int or None
+        The position of the segment with the run's own C, if it is among them.
+    current : int
+        The position of the segment that is highlighted first.
+    """
     rows: Rows = []
     for index, segment in enumerate(segments):
         rows.append(
@@ -178,7 +202,19 @@ def path(segments: Sequence[Mapping[str, Any]], suggested: int, chosen: int | No
 def bar_rows(
     names: Sequence[str], assignment: NDArray[np.int64], terms: NDArray[np.float64], alone: NDArray[np.float64]
 ) -> Rows:
-    """Each client's bound in its coalition, in two parts, and alone."""
+    """Return each client's bound in its coalition, in two parts, and alone, in the order of the coalitions.
+
+    Parameters
+    ----------
+    names : sequence of str
+        The clients.
+    assignment : array of int
+        Each client's coalition.
+    terms : array
+        N x 2: each client's two parts of the bound, too little data and unlike partners.
+    alone : array
+        Each client's bound alone.
+    """
     return [
         {
             "name": names[client],
@@ -193,7 +229,15 @@ def bar_rows(
 
 
 def bounds(rows: Rows | None, count: int) -> Chart:
-    """Each client's bound as two stacked parts, and a tick where it would be alone. `rows` None: data by name."""
+    """Draw each client's bound as two stacked parts, and a tick where it would be alone.
+
+    Parameters
+    ----------
+    rows : list of dict or None
+        As `bar_rows` returns them; None takes the data from the page's script.
+    count : int
+        How many clients there are.
+    """
     data = alt.NamedData(name="bars") if rows is None else alt.InlineData(values=rows)
     x = _client_axis(count)
     tips = [
@@ -225,7 +269,13 @@ def bounds(rows: Rows | None, count: int) -> Chart:
 
 
 def totals(rows: Rows | None) -> Chart:
-    """The objective of the coalitions shown, of everyone together and of nobody, at the same C."""
+    """Draw the objective of the coalitions shown, of everyone together and of all alone, at the same C.
+
+    Parameters
+    ----------
+    rows : list of dict or None
+        One row for each; None takes the data from the page's script.
+    """
     data = alt.NamedData(name="totals") if rows is None else alt.InlineData(values=rows)
     base = alt.Chart(data).encode(
         y=alt.Y(
@@ -242,7 +292,7 @@ def totals(rows: Rows | None) -> Chart:
 
 
 def spread(rows: Rows) -> Chart:
-    """How many pairs lie at each distance, inside coalitions and between them."""
+    """Draw how many pairs lie at each distance, inside coalitions and between them."""
     kinds = ["in the same coalition", "in different coalitions", "all pairs"]
     chart: Chart = (
         alt.Chart(alt.InlineData(values=rows))
@@ -271,7 +321,7 @@ def spread(rows: Rows) -> Chart:
 
 
 def quantities(rows: Rows) -> Chart:
-    """Training samples of each client, in the order of the coalitions."""
+    """Draw the training samples of each client, in the order of the coalitions."""
     values, count = [row["samples"] for row in rows], len(rows)
     wide = max(values) > 50 * min(values)
     chart: Chart = (
@@ -299,7 +349,17 @@ def quantities(rows: Rows) -> Chart:
 
 
 def label_mix(rows: Rows, count: int, labels: Sequence[str]) -> Chart:
-    """Which share of a client's samples has which label."""
+    """Draw which share of each client's samples has which label.
+
+    Parameters
+    ----------
+    rows : list of dict
+        One row for each client and label, as `label_rows` returns them.
+    count : int
+        How many clients there are.
+    labels : sequence of str
+        The labels, in the order in which they are drawn.
+    """
     chart: Chart = (
         alt.Chart(alt.InlineData(values=rows))
         .mark_rect(stroke=None, color=theme.WAYS["in coalitions"])
@@ -324,7 +384,15 @@ def label_mix(rows: Rows, count: int, labels: Sequence[str]) -> Chart:
 
 
 def gains(rows: Rows, count: int) -> Chart:
-    """Each client's accuracy trained alone, with everyone, and in its coalition."""
+    """Draw each client's accuracy trained alone, with everyone, and in its coalition.
+
+    Parameters
+    ----------
+    rows : list of dict
+        One row for each client and way of training, as `gain_rows` returns them.
+    count : int
+        How many clients there are.
+    """
     base = alt.Chart(alt.InlineData(values=rows)).encode(x=_client_axis(count))
     ways = [way for way in theme.WAYS if any(row["way"] == way for row in rows)]
     reach = base.mark_rule(opacity=0.35).encode(
@@ -348,7 +416,17 @@ def gains(rows: Rows, count: int) -> Chart:
 
 
 def curves(rows: Rows, domain: Sequence[float], *, legend: bool = True) -> Chart:
-    """Mean test accuracy of a coalition's clients by round, for every way of training."""
+    """Draw the mean test accuracy of a coalition's clients by round, for every way of training.
+
+    Parameters
+    ----------
+    rows : list of dict
+        One row for each round and way of training.
+    domain : sequence of float
+        Least and greatest accuracy of the axis.
+    legend : bool, default True
+        Whether to draw the legend.
+    """
     ways = [way for way in theme.WAYS if any(row["way"] == way for row in rows)]
     dash = {"alone": [2, 3], "everyone together": [7, 4], "in coalitions": [1, 0]}
     chart: Chart = (
@@ -379,6 +457,7 @@ def curves(rows: Rows, domain: Sequence[float], *, legend: bool = True) -> Chart
 
 
 def _way_colour(ways: Sequence[str], legend: bool = True) -> alt.Color:
+    """Return the colours of the ways of training."""
     return alt.Color(
         "way:N",
         scale=alt.Scale(domain=list(ways), range=[theme.WAYS[way] for way in ways]),
@@ -387,7 +466,7 @@ def _way_colour(ways: Sequence[str], legend: bool = True) -> alt.Color:
 
 
 def _client_axis(count: int) -> alt.X:
-    """Clients side by side in the order of `place`, named where there is room."""
+    """Return an axis with clients side by side in the order of `place`, named where there is room."""
     axis = alt.Axis(
         labelAngle=-90 if count > 6 else 0, labelLimit=110, ticks=False, domain=False, labels=count <= NAMED
     )

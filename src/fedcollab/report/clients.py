@@ -24,7 +24,31 @@ WORK, RESTARTS = 400_000, 5
 
 @dataclass(frozen=True)
 class ClientRow:
-    """One client's line of the report."""
+    """One client's line of the report.
+
+    Parameters
+    ----------
+    name : str
+        The client.
+    coalition : int
+        Its coalition, counted from 1.
+    partners : int
+        With how many others it trains.
+    samples : int
+        Its training samples.
+    alone, now : float
+        Its bound alone, and in its coalition.
+    why : str
+        Why it is where it is, in words.
+    closest : str
+        The closest alternative, in words.
+    margin : float
+        What that alternative adds to the objective.
+    sure : float, optional
+        How often resampled distances give it the same partners.
+    accuracy_alone, accuracy, accuracy_everyone : float, optional
+        Its measured accuracy alone, in its coalition, and with everyone.
+    """
 
     name: str
     coalition: int
@@ -42,19 +66,19 @@ class ClientRow:
 
     @property
     def change(self) -> float:
-        """How much lower the bound is than alone, as a share of the latter."""
+        """By which share the bound differs from the one alone; negative is better."""
         return (self.now - self.alone) / self.alone if self.alone else 0.0
 
     @property
     def gain(self) -> float | None:
-        """Measured accuracy against training alone."""
+        """How much better the measured accuracy is than alone; None where one of the two is missing."""
         if self.accuracy is None or self.accuracy_alone is None:
             return None
         return self.accuracy - self.accuracy_alone
 
 
 def steadiness(run: RunContents) -> Stability | None:
-    """How often resampled distances give the same partners, where the distances carry replicates."""
+    """Return how often resampled distances give the same partners, or None where the distances carry no replicates."""
     draws, collaboration = run.distances.replicates, run.collaboration
     if draws is None or collaboration is None or len(run.names) < 2:
         return None
@@ -63,7 +87,7 @@ def steadiness(run: RunContents) -> Stability | None:
 
 
 def client_rows(run: RunContents, stable: Stability | None = None) -> list[ClientRow]:
-    """One row a client, in the order of the coalitions."""
+    """Return one row for each client, in the order of the coalitions."""
     collaboration = run.collaboration
     if collaboration is None:
         return []
@@ -94,21 +118,22 @@ def client_rows(run: RunContents, stable: Stability | None = None) -> list[Clien
 
 
 def _known(values: NDArray[np.float64] | None, client: int) -> float | None:
+    """Return a client's value, or None where it is missing."""
     return None if values is None or not np.isfinite(values[client]) else float(values[client])
 
 
 def explain(collaboration: Collaboration, client: int) -> Explanation:
-    """The explanation of the client at this position, whether the collaboration has names or not."""
+    """Return the explanation of the client at this position, whether the collaboration has names or not."""
     return collaboration.explain(client if collaboration.names is None else collaboration.names[client])
 
 
 def extra(choice: Choice, explanation: Explanation) -> float:
-    """What a choice adds to the objective: the client's own change and that of the others."""
+    """Return what a choice adds to the objective: the client's own change and that of the others."""
     return choice.bound - explanation.now.bound + choice.others
 
 
 def closest(explanation: Explanation) -> Choice | None:
-    """The allowed other place that would add least to the objective."""
+    """Return the allowed other place that would add least to the objective, or None if there is none."""
     options = [choice for choice in explanation.elsewhere if choice.allowed]
     if len(explanation.now.members) > 1 and explanation.alone.allowed:
         options.append(explanation.alone)
@@ -116,7 +141,7 @@ def closest(explanation: Explanation) -> Choice | None:
 
 
 def why(explanation: Explanation) -> str:
-    """Why a client is where it is, in a sentence or two."""
+    """Return a sentence or two on why a client is where it is."""
     now, alone = explanation.now, explanation.alone
     if len(now.members) == 1:
         options = [choice for choice in explanation.elsewhere if choice.allowed]
@@ -143,6 +168,7 @@ def why(explanation: Explanation) -> str:
 
 
 def _closest_words(choice: Choice | None, explanation: Explanation, objective: float) -> str:
+    """Describe the closest alternative and what it would cost."""
     if choice is None:
         return "There is no other place for it."
     place = "Training alone" if choice.kind == "alone" else f"Coalition {_number(choice)}"
@@ -156,11 +182,12 @@ def _closest_words(choice: Choice | None, explanation: Explanation, objective: f
 
 
 def _number(choice: Choice) -> int:
+    """Return the number of a choice's coalition, counted from 1."""
     return int(choice.coalition or 0) + 1
 
 
 def weakest(rows: list[ClientRow], objective: float) -> dict[str, Any] | None:
-    """The client whose place is least certain: the one whose closest alternative adds least."""
+    """Return the client whose closest alternative adds least to the objective, or None if no place is uncertain."""
     rows = [row for row in rows if row.margin > 0]
     if not rows or objective <= 0:
         return None

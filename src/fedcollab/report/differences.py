@@ -35,7 +35,7 @@ BINS = 25
 
 
 def distance_words(run: RunContents) -> dict[str, Any]:
-    """The section's text: how distances were had, what stands out, and captions."""
+    """Return the texts of the section: how distances were estimated, what stands out, and captions."""
     distances = run.distances
     matrix, names = distances.matrix, run.names
     count = len(names)
@@ -74,7 +74,7 @@ def distance_words(run: RunContents) -> dict[str, Any]:
 
 
 def encoder_facts(run: RunContents) -> list[str]:
-    """Through which encoder images were compared, and what `fedcollab check-encoder` said of it."""
+    """Return sentences on the encoder that images were compared through, and what `fedcollab check-encoder` found."""
     encoder = run.distances.settings.get("encoder")
     if encoder is None:
         return []
@@ -90,6 +90,7 @@ def encoder_facts(run: RunContents) -> list[str]:
 
 
 def _distance_table(run: RunContents) -> list[tuple[str, list[str]]]:
+    """Return the distances as rows of a table, with their uncertainty."""
     distances = run.distances
     table = []
     for i, name in enumerate(run.names):
@@ -104,7 +105,7 @@ def _distance_table(run: RunContents) -> list[tuple[str, list[str]]]:
 
 
 def spread_rows(run: RunContents) -> list[dict[str, Any]]:
-    """How many pairs lie at each distance, inside coalitions and between them."""
+    """Return how many pairs lie at each distance, inside coalitions and between them."""
     matrix, labels = run.distances.matrix, None if run.collaboration is None else run.collaboration.assignment
     upper = np.triu(run.distances.observed, 1)
     kinds = {"all pairs": upper}
@@ -125,15 +126,15 @@ def spread_rows(run: RunContents) -> list[dict[str, Any]]:
 
 
 def quantity_rows(run: RunContents, place: dict[str, int]) -> list[dict[str, Any]]:
-    """Training samples of each client."""
+    """Return the training samples of each client, with its place on the axis."""
     pairs = zip(run.names, run.distances.quantities.tolist(), strict=True)
     return [{"name": name, "place": place[name], "samples": samples} for name, samples in pairs]
 
 
 def label_rows(run: RunContents, place: dict[str, int]) -> tuple[list[dict[str, Any]], list[str]]:
-    """Each client's label shares, and the labels that are drawn: all, or those that differ most between clients."""
-    said = run.config.get("clients", {})
-    counts = {name: said[name].get("label_counts") or {} for name in run.names if name in said}
+    """Return each client's label shares, and the labels to draw: all, or those that differ most between clients."""
+    described = run.config.get("clients", {})
+    counts = {name: described[name].get("label_counts") or {} for name in run.names if name in described}
     if not counts:
         return [], []
     share = {
@@ -152,7 +153,7 @@ def label_rows(run: RunContents, place: dict[str, int]) -> tuple[list[dict[str, 
 
 
 def _natural(label: str) -> tuple[int, float, str]:
-    """Numbers by size, then words by letter."""
+    """Return a key that sorts numbers by size, then words by letter."""
     try:
         return 0, float(label), label
     except ValueError:

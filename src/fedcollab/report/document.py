@@ -1,4 +1,4 @@
-"""The page: what the run says, in the order in which people around a table ask, as one file without a network."""
+"""The page of a run, in the order in which people around a table ask, as one file that needs no network."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SECTIONS = (
 
 
 def render(run: RunContents) -> str:
-    """The whole page as text."""
+    """Return the whole page of a run as HTML."""
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
     template = environment.from_string(_file("page.html"))
     moved = None if run.path is None else slider(run.distances, run.path, run.collaboration)
@@ -88,12 +88,13 @@ def render(run: RunContents) -> str:
 
 
 def _file(name: str) -> str:
+    """Return the text of one of the page's source files."""
     return (resources.files("fedcollab.report") / "page" / name).read_text(encoding="utf-8")
 
 
 @functools.cache
 def _runtime() -> str:
-    """Vega, Vega-Lite and Vega-Embed in one script, once for all charts."""
+    """Return Vega, Vega-Lite and Vega-Embed in one script, once for all charts."""
     import vl_convert
 
     bundle: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", _vega_lite_version())
@@ -101,14 +102,14 @@ def _runtime() -> str:
 
 
 def _vega_lite_version() -> str:
-    """The version that Altair writes, as vl-convert names it: v6.4.1 is 6.4."""
+    """Return the version of Vega-Lite that Altair writes, as vl-convert names it: v6.4.1 is 6.4."""
     import altair
 
     return ".".join(altair.SCHEMA_VERSION.lstrip("v").split(".")[:2])
 
 
 def as_json(value: Any) -> Markup:
-    """JSON that is safe inside a script element: no tag can begin or end in it."""
+    """Return JSON that is safe inside a script element: no tag can begin or end in it."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
@@ -116,23 +117,27 @@ def as_json(value: Any) -> Markup:
 
 
 def _badges() -> str:
+    """Return the style rules of the coalitions' colours."""
     pairs = zip(theme.COALITIONS, theme.ON_COALITIONS, strict=True)
     return "\n".join(f".c{i} {{ background: {fill}; color: {ink}; }}" for i, (fill, ink) in enumerate(pairs))
 
 
 def _points(gain: float) -> str:
+    """Return a gain in accuracy as text, in percentage points."""
     if abs(gain) < 0.0005:
         return "the same"
     return f"{'+' if gain > 0 else '−'}{abs(100 * gain):.1f} points"
 
 
 def _percent(change: float) -> str:
+    """Return a relative change as text, in percent."""
     if abs(change) < 0.005:
         return "the same"
     return f"{'−' if change < 0 else '+'}{abs(100 * change):.0f} %"
 
 
 def _slider_words(moved: dict[str, Any]) -> dict[str, Any]:
+    """Return where the slider starts and what is written below it."""
     start = moved["suggested"] if moved["chosen"] is None else moved["chosen"]
     segment = moved["segments"][start]
     return {
@@ -145,6 +150,7 @@ def _slider_words(moved: dict[str, Any]) -> dict[str, Any]:
 
 
 def _trained(run: RunContents) -> dict[str, Any] | None:
+    """Return the content of the section on training, or None where nothing was trained."""
     if not run.results:
         return None
     waiting = [
@@ -163,6 +169,6 @@ def _trained(run: RunContents) -> dict[str, Any] | None:
 
 
 def _specs(run: RunContents, moved: dict[str, Any] | None) -> dict[str, Any]:
-    """Every chart of the page by the id of its place."""
+    """Return the specification of every chart of the page, by the id of its place."""
     made = pictures(run, moved, live=True)
     return {key: {**chart.to_dict(), "config": theme.config()} for key, chart in made.items()}

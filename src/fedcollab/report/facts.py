@@ -12,7 +12,7 @@ Facts = list[tuple[str, str]]
 
 
 def setting_facts(run: RunContents) -> Facts:
-    """What was asked, and by which methods it was answered."""
+    """Return what was asked, and by which methods it was answered."""
     facts = [("Clients", str(len(run.names))), ("Distances", f"method {run.distances.method}")]
     if run.collaboration is not None:
         facts.append(("Coalitions", f"method {run.collaboration.method}, C = {run.collaboration.C:.4g}"))
@@ -22,7 +22,7 @@ def setting_facts(run: RunContents) -> Facts:
 
 
 def cost_facts(run: RunContents) -> Facts:
-    """What crossed the wire, how long training took, when, and with which versions."""
+    """Return how much was sent, how long training took, when, and with which versions."""
     facts = [(f"Distances: {_words(key)}", _amount(key, value)) for key, value in run.distances.cost.items()]
     for way, result in run.results.items():
         facts += [(f"Training {way}: {_words(key)}", _amount(key, value)) for key, value in result.cost.items()]
@@ -32,7 +32,7 @@ def cost_facts(run: RunContents) -> Facts:
 
 
 def next_commands(run: RunContents) -> dict[str, str]:
-    """What to run for the stages that are missing."""
+    """Return the commands to run for the stages that are missing."""
     again = run.config.get("command")
     return {
         "coalitions": again or "fedcollab solve distances.json -o collaboration.json",
@@ -41,10 +41,12 @@ def next_commands(run: RunContents) -> dict[str, str]:
 
 
 def _words(key: str) -> str:
+    """Return a key as words."""
     return key.replace("_", " ")
 
 
 def _value(value: Any) -> str:
+    """Return a setting's value as text."""
     if isinstance(value, Mapping):
         return ", ".join(f"{_words(str(key))} {_value(item)}" for key, item in value.items()) or "none"
     if isinstance(value, (list, tuple)):
@@ -57,7 +59,7 @@ def _value(value: Any) -> str:
 
 
 def _amount(key: str, value: Any) -> str:
-    """Bytes and seconds with their unit."""
+    """Return a cost as text; bytes and seconds have their unit."""
     if isinstance(value, Mapping):
         amounts = [item for item in value.values() if isinstance(item, (int, float))]
         if len(amounts) > 4 and len(amounts) == len(value):
@@ -72,8 +74,10 @@ def _amount(key: str, value: Any) -> str:
 
 
 def bytes_words(amount: float) -> str:
-    """Bytes as people say them.
+    """Return a number of bytes as text with a unit.
 
+    Examples
+    --------
     >>> bytes_words(512), bytes_words(20_480), bytes_words(5 * 2**30)
     ('512 B', '20.0 KiB', '5.0 GiB')
     """

@@ -21,7 +21,17 @@ WIDTH, SIDE = 620, 420
 
 
 def save_figures(run: RunContents, folder: Path, formats: Sequence[str]) -> list[Path]:
-    """Write NAME.FORMAT for every picture, black on white."""
+    """Write NAME.FORMAT for every picture of a run, black on white, and return the files.
+
+    Parameters
+    ----------
+    run : RunContents
+        The run.
+    folder : Path
+        Where the pictures go.
+    formats : sequence of {"png", "svg", "pdf"}
+        One file is written for each.
+    """
     moved = None if run.path is None else slider(run.distances, run.path, run.collaboration)
     written = []
     for name, chart in pictures(run, moved, live=False).items():
@@ -66,7 +76,7 @@ def _write(spec: dict[str, Any], path: Path, formats: Sequence[str]) -> list[Pat
 
 
 def convert(spec: dict[str, Any], kind: str) -> bytes:
-    """One picture as a file's content."""
+    """Return a chart's specification as the content of a file of this kind ("png", "svg" or "pdf")."""
     import vl_convert
 
     if kind == "png":

@@ -22,7 +22,7 @@ LISTED = 20
 
 
 def distances_html(distances: Distances) -> str:
-    """What was compared and the range of distances; the matrix for few clients."""
+    """Return what was compared and the range of distances as HTML; the matrix too for few clients."""
     matrix, names = distances.matrix, distances.names
     off = matrix[~np.eye(len(names), dtype=bool)]
     span = f", from {off.min():.2f} (alike) to {off.max():.2f} (different)" if off.size else ""
@@ -36,7 +36,7 @@ def distances_html(distances: Distances) -> str:
 
 
 def collaboration_html(collaboration: Collaboration) -> str:
-    """The answer in a sentence, and the coalitions."""
+    """Return the answer in a sentence, and the coalitions, as HTML."""
     names = client_names(collaboration)
     quantities = dict(zip(names, collaboration.quantities.astype(int).tolist(), strict=True))
     groups = [[str(member) for member in members] for members in collaboration.coalitions]
@@ -46,7 +46,7 @@ def collaboration_html(collaboration: Collaboration) -> str:
 
 
 def training_html(result: TrainingResult) -> str:
-    """Mean accuracy of each coalition."""
+    """Return the mean accuracy of each coalition as HTML."""
     accuracy = dict(zip(result.names, result.reported.tolist(), strict=True))
     rows = [
         (range_of_names(members), [f"{100 * np.mean([accuracy[name] for name in members]):.1f} %"])
@@ -62,10 +62,12 @@ def client_names(collaboration: Collaboration) -> list[str]:
 
 
 def _page(title: str, body: str) -> str:
+    """Return a title and a body as HTML."""
     return str(Markup("<div><p><strong>{}</strong></p>{}</div>").format(title, Markup(body)))
 
 
 def _table(heads: Sequence[str], rows: Iterable[tuple[str, list[str]]]) -> Markup:
+    """Return a table as HTML; the first cell of each row is a heading."""
     top = Markup().join(Markup("<th>{}</th>").format(head) for head in heads)
     lines = Markup().join(
         Markup("<tr><th>{}</th>{}</tr>").format(

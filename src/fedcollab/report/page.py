@@ -1,4 +1,4 @@
-"""Writing the report of a run: one self-contained page, and its pictures as files."""
+"""Write the report of a run: one self-contained page, and its pictures as files."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from fedcollab.report.run import read_run
 
 
 def write(directory: str | Path, out: str | Path | None = None) -> Path:
-    """Write the report of a run directory, at whatever stage it is, and return where.
+    """Write the report of a run directory, at whatever stage it is.
 
-    One self-contained file: it opens from disk, asks no network, and may be forwarded.
+    One self-contained file: it opens from disk, needs no network, and may be forwarded.
 
     Parameters
     ----------
@@ -24,6 +24,11 @@ def write(directory: str | Path, out: str | Path | None = None) -> Path:
         The run directory.
     out : str or Path, optional
         The file, or the folder for it; without it, report.html in the run directory.
+
+    Returns
+    -------
+    Path
+        The page.
 
     Raises
     ------
@@ -42,7 +47,7 @@ def write(directory: str | Path, out: str | Path | None = None) -> Path:
 def write_figures(
     directory: str | Path, folder: str | Path, formats: Sequence[str] = ("png", "svg", "pdf")
 ) -> list[Path]:
-    """Write every picture that a run can show, in every format, and return where.
+    """Write every picture that a run can show, in every format.
 
     Parameters
     ----------
@@ -50,14 +55,30 @@ def write_figures(
         The run directory.
     folder : str or Path
         Where the pictures go.
-    formats : sequence of str
-        Of "png", "svg", "pdf".
+    formats : sequence of {"png", "svg", "pdf"}
+        One file is written for each.
+
+    Returns
+    -------
+    list of Path
+        The files.
+
+    Raises
+    ------
+    InputError
+        If the directory is no run, a format is unknown, or a package that the pictures need is missing.
     """
     need_charts()
     return save_figures(read_run(directory), Path(folder), formats)
 
 
 def need_charts() -> None:
-    """Raise `InputError` if the package that turns charts into files is missing; the message says how to get it."""
+    """Check that the package that turns charts into files is installed.
+
+    Raises
+    ------
+    InputError
+        If it is not; the message says how to install it.
+    """
     if find_spec("vl_convert") is None:
         raise InputError("the pictures need vl_convert: pip install 'fedcollab[report]'")

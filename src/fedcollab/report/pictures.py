@@ -15,7 +15,17 @@ if TYPE_CHECKING:
 
 
 def pictures(run: RunContents, moved: dict[str, Any] | None, *, live: bool) -> dict[str, charts.Chart]:
-    """Charts by name; `live` ones take their data from the page's script."""
+    """Return every chart that a run can show, by name.
+
+    Parameters
+    ----------
+    run : RunContents
+        The run.
+    moved : dict or None
+        The data of the slider over C, where the run has a path.
+    live : bool
+        Whether the charts are for the page, whose script gives them their data.
+    """
     count = len(run.names)
     labels = np.zeros(count, dtype=np.int64) if run.collaboration is None else run.collaboration.assignment
     order, rank = charts.ordering(labels)
@@ -51,5 +61,6 @@ def pictures(run: RunContents, moved: dict[str, Any] | None, *, live: bool) -> d
 
 
 def _bars(names: tuple[str, ...], collaboration: Collaboration) -> charts.Rows:
+    """Return the rows of the chart of bounds."""
     alone = collaboration.C / np.sqrt(collaboration.quantities)
     return charts.bar_rows(names, collaboration.assignment, collaboration.terms, alone)

@@ -20,13 +20,13 @@ WIDTH, SIDE = 560, 380
 
 
 def plot_distances(distances: Distances, collaboration: Collaboration | None = None) -> Chart:
-    """The matrix, ordered by the coalitions where they are given."""
+    """Draw the distance matrix, ordered by the coalitions where they are given."""
     labels = None if collaboration is None else collaboration.assignment
     return _styled(charts.matrix(distances, labels).properties(width=SIDE, height=SIDE))
 
 
 def plot_collaboration(collaboration: Collaboration) -> Chart:
-    """Each client's bound in two parts, against where it would be alone."""
+    """Draw each client's bound in two parts, against where it would be alone."""
     names = client_names(collaboration)
     rows = charts.bar_rows(
         names, collaboration.assignment, collaboration.terms, collaboration.C / np.sqrt(collaboration.quantities)
@@ -35,7 +35,7 @@ def plot_collaboration(collaboration: Collaboration) -> Chart:
 
 
 def plot_training(result: TrainingResult) -> Chart:
-    """Each client's accuracy, in the order of the coalitions."""
+    """Draw each client's accuracy, in the order of the coalitions."""
     rank = charts.ordering(result.assignment)[1]
     rows = [
         {"name": name, "place": rank[i], "way": "in coalitions", "accuracy": float(value)}
@@ -46,6 +46,7 @@ def plot_training(result: TrainingResult) -> Chart:
 
 
 def _styled(chart: Chart) -> Chart:
+    """Return a chart with the report's colours and fonts, on white."""
     settings = {key: value for key, value in theme.config(theme.PRINT_INK).items() if value is not None}
     styled: Chart = chart.configure(**(settings | {"background": "white"}))
     return styled

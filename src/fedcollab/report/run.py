@@ -1,4 +1,4 @@
-"""What a report shows of a run directory: what is there, at whatever stage it is."""
+"""What a report shows of a run directory, at whatever stage the run is."""
 
 from __future__ import annotations
 
@@ -22,7 +22,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class RunContents:
-    """What the stages left: `distances` is always there, the rest as far as the run has come."""
+    """What the stages of a run left.
+
+    Parameters
+    ----------
+    directory : Path
+        The run directory.
+    config : mapping
+        The content of run.json.
+    distances : Distances
+        The distances, which are always there.
+    path : CPath or None
+        The coalitions for every C, if the run has come so far.
+    collaboration : Collaboration or None
+        Who should train with whom, if the run has come so far.
+    results : mapping of TrainingResult
+        What was trained, by way of training.
+    absences : sequence of Absence
+        Who did not answer, when and why.
+    """
 
     directory: Path
     config: Mapping[str, Any]
@@ -38,7 +56,18 @@ class RunContents:
         return self.distances.names
 
     def accuracy(self, way: str) -> NDArray[np.float64] | None:
-        """Return each client's accuracy (of its personal model where there is one), in the order of `names`."""
+        """Return each client's accuracy (of its personal model where there is one), in the order of `names`.
+
+        Parameters
+        ----------
+        way : {"local", "global", "coalitions"}
+            The way of training.
+
+        Returns
+        -------
+        array or None
+            NaN for a client without a result; None where nothing was trained that way.
+        """
         result = self.results.get(way)
         if result is None:
             return None
@@ -48,6 +77,16 @@ class RunContents:
 
 def read_run(directory: str | Path) -> RunContents:
     """Read all that a run directory holds.
+
+    Parameters
+    ----------
+    directory : str or Path
+        The run directory.
+
+    Returns
+    -------
+    RunContents
+        What the stages left.
 
     Raises
     ------

@@ -32,7 +32,17 @@ DIGITS = 10_000
 
 
 def slider(distances: Distances, path: CPath, collaboration: Collaboration | None) -> dict[str, Any]:
-    """The slider's data: one entry a segment, and where the suggested C and the run's own C lie."""
+    """Return the data of the slider over C: one entry for each segment, and where the suggested and the run's C lie.
+
+    Parameters
+    ----------
+    distances : Distances
+        The distances.
+    path : CPath
+        The coalitions for every C.
+    collaboration : Collaboration or None
+        The run's answer, if there is one.
+    """
     segments = list(path)
     matrix, quantities = distances.matrix, distances.quantities.astype(np.float64)
     count = len(quantities)
@@ -78,12 +88,24 @@ def slider(distances: Distances, path: CPath, collaboration: Collaboration | Non
 def bound_terms(
     matrix: NDArray[np.float64], quantities: NDArray[np.float64], labels: NDArray[np.int64], C: float
 ) -> NDArray[np.float64]:
-    """Each client's two parts, N x 2; they sum to the objective."""
+    """Return each client's two parts of the bound, N x 2; they sum to the objective.
+
+    Parameters
+    ----------
+    matrix : array
+        The distances, N x N.
+    quantities : array
+        Each client's training samples.
+    labels : array of int
+        Each client's coalition.
+    C : float
+        Weight of the generalisation term.
+    """
     return terms(quantities, labels, own_sums(matrix, quantities, labels), C)
 
 
 def packed(values: NDArray[np.float64] | None) -> list[int | None] | None:
-    """A symmetric matrix for the page: its upper triangle row by row, in thousandths; null where not known."""
+    """Return a symmetric matrix for the page: its upper triangle row by row, in thousandths; None where not known."""
     if values is None:
         return None
     upper = values[np.triu_indices(len(values), 1)]
@@ -91,7 +113,7 @@ def packed(values: NDArray[np.float64] | None) -> list[int | None] | None:
 
 
 def _position(segments: list[Any], collaboration: Collaboration) -> int | None:
-    """The segment that is the run's answer; None where the path does not hold it (made under other constraints)."""
+    """Return the segment that is the run's answer; None where the path lacks it (made under other constraints)."""
     for position, segment in enumerate(segments):
         here = segment.c_low <= collaboration.C <= segment.c_high
         if here and np.array_equal(segment.assignment, collaboration.assignment):
@@ -100,11 +122,12 @@ def _position(segments: list[Any], collaboration: Collaboration) -> int | None:
 
 
 def _shift(matrix: NDArray[np.float64], quantities: NDArray[np.float64], labels: NDArray[np.int64]) -> list[int]:
+    """Return each client's part of the bound for unlike partners, in ten-thousandths."""
     return [int(value) for value in np.rint(DIGITS * bound_terms(matrix, quantities, labels, 0.0)[:, 1])]
 
 
 def _widest(segments: list[Any], always: set[int | None], ends: tuple[float, float], most: int) -> list[int]:
-    """Positions of the segments to show: all, or the widest on the logarithmic scale."""
+    """Return the positions of the segments to show: all, or the widest on the logarithmic scale."""
     if len(segments) <= most:
         return list(range(len(segments)))
     width = [math.log(min(s.c_high, ends[1]) / max(s.c_low, ends[0])) for s in segments]
@@ -113,7 +136,7 @@ def _widest(segments: list[Any], always: set[int | None], ends: tuple[float, flo
 
 
 def _ends(segments: list[Any]) -> tuple[float, float]:
-    """Where the scale of C is cut: beyond every change of coalitions and every segment's own C."""
+    """Return where the scale of C is cut: beyond every change of coalitions and every segment's own C."""
     inner = [edge for segment in segments for edge in (segment.c_low, segment.c_high) if 0 < edge < math.inf]
     own = [segment.C for segment in segments if 0 < segment.C < math.inf]
     low, high = min([*inner, *own], default=1.0), max([*inner, *own], default=1.0)
@@ -121,13 +144,14 @@ def _ends(segments: list[Any]) -> tuple[float, float]:
 
 
 def _representative(segment: Any, ends: tuple[float, float]) -> float:
-    """The segment's own C, else its middle on the logarithmic scale."""
+    """Return the segment's own C, else its middle on the logarithmic scale."""
     if 0 < segment.C < math.inf:
         return float(segment.C)
     return math.sqrt(max(segment.c_low, ends[0]) * min(segment.c_high, ends[1]))
 
 
 def _range(low: float, high: float) -> str:
+    """Return an interval of C as text."""
     if low <= 0 and high == math.inf:
         return "any"
     if low <= 0:

@@ -25,13 +25,19 @@ if TYPE_CHECKING:
 
 
 def console() -> Console:
-    """Colour only on a terminal; no wrapping at 80 columns in a pipe."""
+    """Return a console with colour only on a terminal, and without wrapping at 80 columns in a pipe."""
     made = Console(highlight=False)
     return made if made.is_terminal else Console(highlight=False, width=110)
 
 
 def show_demo_start(scenario: Scenario) -> None:
-    """What the demo's clients are."""
+    """Print what the demo's clients are.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        The clients.
+    """
     shown = console()
     sizes = sorted({client.quantity for client in scenario.clients}, reverse=True)
     shown.print("[bold]Who should train with whom?[/bold]")
@@ -43,7 +49,19 @@ def show_demo_start(scenario: Scenario) -> None:
 
 
 def show_run(fitted: Fitted, results: Mapping[str, TrainingResult], page: Path, next_command: str) -> None:
-    """Coalitions, why, what was gained, and where to go next."""
+    """Print the coalitions, why, what was gained, and what to do next.
+
+    Parameters
+    ----------
+    fitted : Fitted
+        The answer before training.
+    results : mapping of TrainingResult
+        The results of training, by way of training.
+    page : Path
+        The report, in the run directory.
+    next_command : str
+        The command that is suggested at the end.
+    """
     shown = console()
     collaboration = fitted.collaboration
     quantities = dict(zip(fitted.distances.names, fitted.distances.quantities.tolist(), strict=True))
@@ -62,7 +80,7 @@ def show_run(fitted: Fitted, results: Mapping[str, TrainingResult], page: Path, 
 
 
 def gain_table(results: Mapping[str, TrainingResult]) -> Table:
-    """Acc, IPR and RSD of every way of training."""
+    """Return a table with the accuracy, IPR and RSD of every way of training."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("training", "accuracy", "IPR", "RSD", "worst client"):
         table.add_column(heading, justify="left" if heading == "training" else "right")
@@ -79,10 +97,11 @@ def gain_table(results: Mapping[str, TrainingResult]) -> Table:
 
 
 def verdict(results: Mapping[str, TrainingResult]) -> str:
-    """What the figures mean, in two sentences."""
+    """Say in a few sentences what the figures of `gain_table` mean."""
     local, everyone, grouped = (results[way].reported for way in ("local", "global", "coalitions"))
 
     def count(accuracy: np.ndarray) -> tuple[int, int, int]:
+        """Count the clients that do better than alone, equally well, and worse."""
         return int((accuracy > local).sum()), int((accuracy == local).sum()), int((accuracy < local).sum())
 
     _, _, worse = count(everyone)
@@ -95,7 +114,15 @@ def verdict(results: Mapping[str, TrainingResult]) -> str:
 
 
 def show_distances(distances: Distances, next_command: str) -> None:
-    """The matrix, or its summary where it is too wide."""
+    """Print the distance matrix, or its range where there are many clients.
+
+    Parameters
+    ----------
+    distances : Distances
+        The distances.
+    next_command : str
+        The command that is suggested at the end.
+    """
     shown = console()
     matrix, names = distances.matrix, distances.names
     off = ~np.eye(len(names), dtype=bool)
@@ -127,7 +154,15 @@ def show_distances(distances: Distances, next_command: str) -> None:
 
 
 def show_training(result: TrainingResult, folder: Path) -> None:
-    """Accuracy by coalition."""
+    """Print the mean accuracy of each coalition, and where the models are.
+
+    Parameters
+    ----------
+    result : TrainingResult
+        The result.
+    folder : Path
+        Where it was saved.
+    """
     shown = console()
     accuracy = dict(zip(result.names, result.reported.tolist(), strict=True))
     table = Table(box=None, pad_edge=False, header_style="bold")

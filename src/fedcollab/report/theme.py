@@ -21,7 +21,13 @@ WAYS = {"alone": "#8a8f98", "everyone together": "#D55E00", "in coalitions": "#1
 
 
 def config(ink: str = "currentColor") -> dict[str, Any]:
-    """Vega-Lite settings; on the page the ink is the text's own colour, so light, dark and print need no redraw."""
+    """Return settings for Vega-Lite.
+
+    Parameters
+    ----------
+    ink : str
+        Colour of text and lines; on the page it is the text's own colour, so that light, dark and print need no redraw.
+    """
     text = {"labelColor": ink, "titleColor": ink, "labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": 600}
     return {
         "background": None,

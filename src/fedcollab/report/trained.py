@@ -22,7 +22,7 @@ PICTURES = 8
 
 
 def gain_rows(run: RunContents, place: dict[str, int]) -> list[dict[str, Any]]:
-    """Accuracy of every client by every way of training."""
+    """Return the accuracy of every client by every way of training, with its place on the axis."""
     rows = []
     for way in run.results:
         for name, value in zip(run.names, accuracy(run, way), strict=True):
@@ -32,13 +32,13 @@ def gain_rows(run: RunContents, place: dict[str, int]) -> list[dict[str, Any]]:
 
 
 def accuracy(run: RunContents, way: str) -> NDArray[np.float64]:
-    """Each client's accuracy, NaN where it was not trained that way."""
+    """Return each client's accuracy, NaN where it was not trained that way."""
     values = run.accuracy(way)
     return np.full(len(run.names), np.nan) if values is None else values
 
 
 def summary_rows(run: RunContents) -> list[dict[str, Any]]:
-    """Mean and worst accuracy, IPR and RSD of every way of training."""
+    """Return mean and worst accuracy, IPR and RSD of every way of training."""
     local = run.accuracy("local")
     rows = []
     for way in run.results:
@@ -58,7 +58,7 @@ def summary_rows(run: RunContents) -> list[dict[str, Any]]:
 
 
 def verdict_rows(run: RunContents) -> list[str]:
-    """A sentence for every client, where both ends are known."""
+    """Return a sentence for every client that was trained both alone and in its coalition."""
     ours, local = run.accuracy("coalitions"), run.accuracy("local")
     if ours is None or local is None:
         return []
@@ -68,7 +68,7 @@ def verdict_rows(run: RunContents) -> list[str]:
 
 
 def sentence(run: RunContents) -> str:
-    """What training gave, in a sentence or two."""
+    """Say in a sentence or two what training gave."""
     local, everyone, ours = (run.accuracy(way) for way in ("local", "global", "coalitions"))
     count = len(run.names)
     parts = []
@@ -92,7 +92,7 @@ def sentence(run: RunContents) -> str:
 
 
 def curve_rows(run: RunContents) -> list[dict[str, Any]]:
-    """For each coalition that gets a picture: its number and the mean accuracy of its clients by round and way."""
+    """Return, for each coalition that gets a picture, the mean accuracy of its clients by round and way of training."""
     groups = _groups(run)
     known = {way: _by_client(result) for way, result in run.results.items()}
     pictures = []
@@ -114,12 +114,13 @@ def curve_rows(run: RunContents) -> list[dict[str, Any]]:
 
 
 def domain(pictures: list[dict[str, Any]]) -> list[float]:
-    """One scale for all curves."""
+    """Return least and greatest accuracy of all curves, for one common axis."""
     values = [row["accuracy"] for picture in pictures for row in picture["rows"]]
     return [max(0.0, min(values) - 0.02), min(1.0, max(values) + 0.02)]
 
 
 def _groups(run: RunContents) -> list[tuple[int, list[str]]]:
+    """Return the coalitions by number, counted from 1."""
     if run.collaboration is not None:
         labels = run.collaboration.assignment
         return [
@@ -130,7 +131,7 @@ def _groups(run: RunContents) -> list[tuple[int, list[str]]]:
 
 
 def _by_client(result: TrainingResult) -> dict[str, list[tuple[int, float]]]:
-    """Rounds and accuracies of each client, of its personal model where there is one."""
+    """Return rounds and accuracies of each client, of its personal model where there is one."""
     key = "accuracy" if result.personal_accuracy is None else "personal_accuracy"
     found: dict[str, list[tuple[int, float]]] = defaultdict(list)
     for row in result.history:
@@ -140,5 +141,5 @@ def _by_client(result: TrainingResult) -> dict[str, list[tuple[int, float]]]:
 
 
 def _thin(count: int) -> list[int]:
-    """At most `POINTS` positions, first and last among them."""
+    """Return at most `POINTS` positions, first and last among them."""
     return sorted(set(np.linspace(0, count - 1, min(count, POINTS)).round().astype(int).tolist())) if count else []

@@ -12,15 +12,23 @@ if TYPE_CHECKING:
 
 
 def answer_sentence(collaboration: Collaboration, names: Sequence[str]) -> str:
-    """Who should train with whom, and how sure, in a sentence.
+    """Say in a sentence who should train with whom, and how sure that is.
 
-    Ends of the scale have words of their own: everyone together, everyone alone.
+    Parameters
+    ----------
+    collaboration : Collaboration
+        The answer.
+    names : sequence of str
+        All clients.
     """
     return f"{headline(collaboration.coalitions, names)}; {sureness(collaboration)}."
 
 
 def headline(groups: Sequence[Sequence[str]], names: Sequence[str]) -> str:
-    """Who should train with whom, as the beginning of a sentence."""
+    """Say who should train with whom, as the beginning of a sentence.
+
+    "Everyone together" and "everyone alone" have words of their own.
+    """
     count = len(groups)
     alone = sum(len(members) == 1 for members in groups)
     if len(names) == 1:
@@ -38,8 +46,10 @@ def headline(groups: Sequence[Sequence[str]], names: Sequence[str]) -> str:
 
 
 def figure(value: float) -> str:
-    """A number for people: three digits that matter.
+    """Return a number with three significant digits.
 
+    Examples
+    --------
     >>> figure(0.12345), figure(12345.6), figure(2.0)
     ('0.123', '12,300', '2')
     """
@@ -50,22 +60,44 @@ def figure(value: float) -> str:
 
 
 def sureness(collaboration: Collaboration) -> str:
-    """Proven optimal, or within what gap."""
+    """Say whether the answer is proven optimal, or how far it may be from the best."""
     if collaboration.optimal:
         return f"proven optimal for C = {collaboration.C:.3g}"
     return f"within {100 * collaboration.gap:.1f} % of the best possible for C = {collaboration.C:.3g}"
 
 
 def coalition_line(members: Sequence[str], quantities: Mapping[str, int]) -> str:
-    """A coalition's members and size."""
+    """Return a coalition's members and size as one line.
+
+    Parameters
+    ----------
+    members : sequence of str
+        The clients of the coalition.
+    quantities : mapping of int
+        Each client's training samples.
+
+    Examples
+    --------
+    >>> coalition_line(["north", "south"], {"north": 1200, "south": 300})
+    'north, south  (2 clients, 1,500 samples)'
+    """
     samples = sum(quantities[name] for name in members)
     many = "client" if len(members) == 1 else "clients"
     return f"{range_of_names(members)}  ({len(members)} {many}, {samples:,} samples)"
 
 
 def range_of_names(names: Sequence[str], at_most: int = 8) -> str:
-    """Names, with runs of numbered ones drawn together and long lists cut.
+    """Return names as text; runs of numbered ones are shortened, and long lists are cut.
 
+    Parameters
+    ----------
+    names : sequence of str
+        The names.
+    at_most : int, default 8
+        How many names or runs of names are written.
+
+    Examples
+    --------
     >>> range_of_names(["client-00", "client-01", "client-02", "client-07"])
     'client-00 … client-02, client-07'
     >>> range_of_names([f"site {letter}" for letter in "abcdefghijk"])
@@ -85,11 +117,11 @@ def range_of_names(names: Sequence[str], at_most: int = 8) -> str:
 
 
 def _unbind(runs: list[list[str]]) -> list[list[str]]:
-    """A run of two reads better as two names."""
+    """Split runs of two names, which read better as two names."""
     return [part for run in runs for part in ([[name] for name in run] if len(run) == 2 else [run])]
 
 
 def _follows(first: str, second: str) -> bool:
-    """Whether two names differ in their last number only, by one."""
+    """Return whether two names differ in their last number only, by one."""
     one, two = (re.fullmatch(r"(.*?)(\d+)", name) for name in (first, second))
     return bool(one and two and one[1] == two[1] and int(two[2]) == int(one[2]) + 1)

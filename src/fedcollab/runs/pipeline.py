@@ -82,6 +82,11 @@ class FedCollab:
         clients : iterable of ClientData, Runtime or Federation
             The clients.
 
+        Returns
+        -------
+        Fitted
+            Distances, the path over C and the collaboration; `.train()` goes on from there.
+
         Raises
         ------
         InputError
@@ -229,7 +234,7 @@ class Fitted:
     def train(
         self, algorithm: str = "fedavg", model: Any = "mlp", *, way: str = "coalitions", **options: Any
     ) -> training.TrainingResult:
-        """Train inside the coalitions, or the two ends that they are compared to.
+        """Train inside the coalitions, or in one of the two ways that they are compared to.
 
         Parameters
         ----------
@@ -239,6 +244,11 @@ class Fitted:
             "coalitions", "local" (each alone) or "global" (everyone together).
         **options
             Further settings of `fedcollab.train`.
+
+        Returns
+        -------
+        TrainingResult
+            The result; read back from the run directory if it was trained there with the same settings and data.
 
         Raises
         ------
@@ -283,23 +293,28 @@ class Fitted:
         retrain: bool = False,
         rounds: int | None = None,
     ) -> membership.Joining:
-        """Take a new client in: its distances alone are estimated, and the coalition that it joins trains on.
+        """Add a new client: only its own distances are estimated, and only the coalition that it joins trains on.
 
         Parameters
         ----------
         client : ClientData
             The newcomer.
         trained : TrainingResult, optional
-            What to train on from; without it, what the run directory holds, else nothing is trained.
+            The result to train on from; without it, that of the run directory; without either, nothing is trained.
         retrain : bool
             Train the coalition from new weights instead of from its saved model.
         rounds : int, optional
-            Of that training; a fifth of the run's where it goes on from a saved model.
+            Rounds of that training; by default a fifth of the run's, or all where it starts from new weights.
 
         Returns
         -------
         Joining
             Its `.fitted` is this object with the newcomer; in a run directory the change is recorded.
+
+        Raises
+        ------
+        InputError
+            If the client is in the run already, or its data do not fit the run's schema.
         """
         run = self.settings.run
         results = {} if run is None else {way: kept for way, kept in run.results().items() if way != "global"}
@@ -323,6 +338,6 @@ class Fitted:
 
 
 def _saved(value: Any, run: Run, name: str, made: Mapping[str, Any]) -> Any:
-    """Save what a stage computed, with what it was made with, and return it."""
+    """Save what a stage computed together with its settings and inputs, and return it."""
     value.save(run.file(name), made)
     return value

@@ -177,12 +177,13 @@ class Run:
         return {key: value for key, value in {**self.config(), **content}.items() if key not in ("fedcollab", "format")}
 
     def set_aside(self, *names: str) -> Path | None:
-        """Move files or folders of stages that are to be made again into a folder: nothing that was computed is lost.
+        """Move files or folders of stages that will be computed again into a folder, so that nothing computed is lost.
 
         Parameters
         ----------
         *names : str
-            In this order: name what the others were made of last, so that whoever is killed half-way makes them again.
+            Moved in this order: name last what the others were made from, so that a run that is killed half-way makes
+            them again.
 
         Returns
         -------
@@ -232,7 +233,13 @@ class Run:
         return found
 
     def c_path(self) -> CPath | None:
-        """Return the path over C: as saved, or computed again after a client came or went if that is quick; else None."""
+        """Return the path over C, computed again after a client came or went.
+
+        Returns
+        -------
+        CPath or None
+            None before the coalitions, and where computing it again would take long or clients are constrained.
+        """
         if self.has("path.json"):
             return CPath.load(self.file("path.json"))
         found, known = self.collaboration(), self.distances()

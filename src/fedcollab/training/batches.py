@@ -152,7 +152,7 @@ def stacked(x: Sequence[Tensor], y: Sequence[Tensor], plans: Sequence[Sequence[N
 
 
 def _padded(steps: Sequence[NDArray[np.int64]], width: int) -> NDArray[np.int64]:
-    """Return the sample positions of all steps in a row, `width` for each step; gaps point at sample 0, with no weight."""
+    """Return the sample positions of all steps in a row, `width` for each step; gaps point at sample 0."""
     rows = np.zeros((len(steps), width), dtype=np.int64)
     for row, step in zip(rows, steps, strict=True):
         row[: len(step)] = step

@@ -78,7 +78,7 @@ class TensorBoard(Callback):
         self._writer = module.SummaryWriter(str(log_dir))
 
     def on_round(self, number: int, rows: Rows) -> None:
-        """Write what the round measured."""
+        """Write each measure's mean over clients, and every client's own, as scalars."""
         for measure, values in _measured(rows).items():
             self._writer.add_scalar(f"mean/{measure}", float(np.mean(list(values.values()))), number)
             for client, value in values.items():

@@ -214,7 +214,7 @@ def _limit_train(message: TrainMessage, silo: Silo, limits: Limits) -> None:
 
 
 def _complete_or_diverged(message: TrainMessage, reply: TrainReply) -> str | None:
-    """Check that a reply has weights and loss exactly if it says that they are finite; return what is wrong, or None."""
+    """Return what is wrong with a reply whose `finite` does not go with its weights and loss; None if nothing is."""
     if ("w" in reply and "loss" in reply) == reply["finite"]:
         return None
     return "`w` and `loss` belong to a finite reply"
@@ -241,7 +241,7 @@ def train(message: Annotated[TrainMessage, FurtherArrays], silo: Silo) -> Annota
     stacked=evaluate_stacked,
 )
 def evaluate(message: Annotated[EvaluateMessage, FurtherArrays], silo: Silo) -> EvaluateReply:
-    """Evaluate a model, and the client's own, on its test split."""
+    """Test a model, and the client's personal one if that is asked, on the client's test split."""
     return cast(EvaluateReply, evaluate_stacked({silo.name: message}, {silo.name: silo})[silo.name])
 
 

@@ -181,7 +181,7 @@ class Dense(Gradient):
         return layers
 
     def _ones(self, share: Tensor) -> tuple[Tensor, Tensor]:
-        """Return -share [K, B, 1] and ones [K, 1, B], which are kept because few kinds of batches come again and again."""
+        """Return -share [K, B, 1] and ones [K, 1, B], kept because few kinds of batches come again and again."""
         known = self._constants.get(id(share))
         if known is None:
             if len(self._constants) == self._known:

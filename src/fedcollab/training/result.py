@@ -193,7 +193,7 @@ class TrainingResult:
         path : str or Path
             The file.
         made : mapping, optional
-            What a run notes about settings and inputs.
+            What a run records about settings and inputs.
         """
         path = _file(path)
         tensors = {

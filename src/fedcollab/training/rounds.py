@@ -104,7 +104,7 @@ class Session:
         self._text = json.dumps(asdict(self.setting))
 
     def initials(self, count: int, stage: str) -> list[Tensor]:
-        """Return `count` vectors of weights from different seeds; the first is that from which all other methods start."""
+        """Return `count` vectors of initial weights from different seeds; all other methods start from the first."""
         drawn = (seeds.derive(self.setting.seed, stage, k) for k in range(1, count))
         return [self.initial, *(Network(self.network.text, seed=seed).initial() for seed in drawn)]
 
@@ -203,7 +203,7 @@ class Session:
         return server
 
     def forget(self) -> None:
-        """Have every client start afresh: its state is made anew when it next takes part."""
+        """Make every client start with a new state when it next takes part."""
         self.seen.clear()
 
     def participants(self, number: int, coalition: int) -> list[str]:
@@ -397,7 +397,7 @@ def _judge(
     waited: dict[int, int],
     patience: int | None,
 ) -> None:
-    """Keep each coalition's best model so far, and stop coalitions that have not improved for `patience` evaluations."""
+    """Keep each coalition's best model so far, and stop those that have not improved for `patience` evaluations."""
     for coalition in session.active:
         scores = [evaluation.measures[name][0] for name in session.members(coalition) if name in evaluation.measures]
         score = float(np.mean(scores)) if scores else -math.inf

@@ -91,11 +91,11 @@ def train(
         Where metrics are streamed (training.jsonl) and result and models are saved at the end; a training that was
         interrupted there goes on from its last saved round.
     callbacks : sequence of Callback
-        Told of the start, every round and the end.
+        Called at the start, after every round and at the end.
     progress : callable
         Called with (round, rounds).
     made : mapping, optional
-        What a run notes about settings and inputs; saved with the result.
+        What a run records about settings and inputs; saved with the result.
 
     Returns
     -------

@@ -60,7 +60,7 @@ class Regrouping:
 
     @property
     def excess(self) -> float:
-        """How far the bounds of those clients together are above what they could be."""
+        """How far the bounds of the clients in `retrain`, summed, are above those of the best partition, as a share."""
         again = set(self.retrain)
         if not again:
             return 0.0
