@@ -70,7 +70,7 @@ def write_bytes(path: str | Path, content: bytes) -> None:
 
 
 def sweep(path: str | Path) -> None:
-    """Remove the temporary files that killed writers of this path left; a writer that is alive holds a lock on its file.
+    """Remove the temporary files that killed writers of this path left; a living writer holds a lock on its file.
 
     Parameters
     ----------

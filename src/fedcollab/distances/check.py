@@ -69,7 +69,7 @@ class EncoderCheck:
 
     @property
     def task(self) -> Pairs:
-        """Return the pairs for which the task differs: a classifier that is right at one client is worse at the other."""
+        """Return the pairs for which the task differs: a classifier that is right at one client fails at the other."""
         return self._pairs(_above(self.samples, self.limit) | _above(self.through, self.limit))
 
     @property

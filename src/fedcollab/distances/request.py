@@ -189,12 +189,15 @@ class Request:
         return np.array([not self.lost.keys() & set(pair) for pair in self.pairs], dtype=bool)
 
     def min_samples(self, asked: int | None) -> int:
-        """Return the fewest samples that a client's numbers may be made of: `asked`, or the runtime's default for None."""
+        """Return the fewest samples that a client's numbers may be made of: `asked`, or for None the runtime's."""
         given = self.runtime.min_samples if asked is None else asked
         return int(number("min_samples", given, at_least=1, whole=True))
 
     def sampling(self, asked: str) -> str:
-        """Return "drawn" or "set", how the clients' label counts came about: as asked, or found out (see `sampling.resample`)."""
+        """Return whether the clients' label counts were "drawn" or "set": as asked, or found out from the counts.
+
+        See `sampling.resample`.
+        """
         return sampling.resolve(asked, [reply["label_counts"] for reply in self.federation.described.values()])
 
     def quantity(self, name: str) -> int:

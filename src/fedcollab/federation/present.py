@@ -73,7 +73,9 @@ class Present:
         action: Action,
         message: Message,
     ) -> tuple[dict[str, Message], NDArray[np.float64], NDArray[np.float64]]:
-        """Return means and variances over the clients that answer two rounds; if one is lost, the second is asked again.
+        """Return means and variances over the clients that answer two rounds.
+
+        If a client is lost in the second round, the round is asked again with the means of the others.
 
         Parameters
         ----------
@@ -100,7 +102,7 @@ class Present:
 
 
 def total(replies: Mapping[str, Message], key: str) -> NDArray[np.float64]:
-    """Return the sum of one field of all replies, added in order of client name so that the rounding is always the same."""
+    """Return the sum of one field of all replies, added in order of client name so that rounding is always the same."""
     summed: NDArray[np.float64] = np.sum([replies[name][key] for name in sorted(replies)], axis=0, dtype=np.float64)
     return summed
 

@@ -93,7 +93,7 @@ def receive(content: bytes) -> Message:
 
 
 def _check_header(content: bytes, arrays: int) -> None:
-    """Check the header's length (the first 8 bytes) and that the header is a JSON object of at most `arrays` entries."""
+    """Check the header's length (the first 8 bytes) and that it is a JSON object of at most `arrays` entries."""
     length = int.from_bytes(content[:8], "little")
     if len(content) < 8 or length > min(HEADER, len(content) - 8):
         raise ValueError("its header does not fit")

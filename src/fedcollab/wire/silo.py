@@ -75,7 +75,7 @@ class Silo:
 
     @property
     def features(self) -> NDArray[np.float32]:
-        """Return the training samples as distances see them, one row a sample: through the schema's encoder if there is one."""
+        """Return the training samples as distances see them, one row a sample: through the schema's encoder, if any."""
         text, x = self._schema_text(), self.arrays.x
         if self._features is None or self._features[0] != text:
             encoding = Schema.from_json(text).encoding

@@ -3,7 +3,7 @@
     D_ij = mean over i of [f = i] + mean over j of [f = j] - 1  =  2 BalAcc(f) - 1
 
 with f trained on other samples than it is judged on. For every pair the clients' samples are cut into folds
-(`folds.py`), several times over; for each fold one linear discriminator per label (`heads.Free`) is trained
+(`sampling/folds.py`), several times over; for each fold one linear discriminator per label (`heads.Free`) is trained
 federatedly for a fixed number of rounds on min(samples of the smaller client that a fold leaves, `cap`) samples a side,
 and judged on the fold. One round is one full-batch step at each client and plain averaging (Algorithm 1 of the paper);
 the server adds Nesterov's extrapolation, which a client cannot see. All models of all pairs travel in the same
@@ -48,7 +48,39 @@ def estimate(
     min_samples: int | None = None,
     label_counts: str = "auto",
 ) -> Estimate:
-    """Distances of the request's pairs."""
+    """Estimate the distances of the request's pairs.
+
+    Parameters
+    ----------
+    request : Request
+        The pairs.
+    head : str
+        The family of discriminators: a name in `heads.HEADS`.
+    folds : int
+        Folds that each client's samples are cut into.
+    rounds : int
+        Rounds of training.
+    cap : int
+        Training samples a side at most.
+    repeats : int
+        Random divisions of a pair's samples into folds, at most; large pairs take fewer.
+    replicates : int
+        Joint replicates of the matrix; 0: none.
+    min_samples : int, optional
+        The fewest samples that a client's numbers may be made of; the default is the runtime's.
+    label_counts : str
+        Whether label counts were "drawn" or "set"; "auto" finds out (see `sampling.resample`).
+
+    Returns
+    -------
+    Estimate
+        Distances with standard errors and replicates.
+
+    Raises
+    ------
+    InputError
+        If a setting is out of range, or a client has fewer samples than `min_samples` demands.
+    """
     number("folds", folds, at_least=2, whole=True)
     number("rounds", rounds, at_least=1, whole=True)
     number("cap", cap, at_least=1, whole=True)
@@ -68,7 +100,20 @@ def estimate(
 
 
 def make_design(request: Request, settings: CrossSettings) -> Design:
-    """Sizes, repeats and scales: each from the two clients of the pair alone."""
+    """Choose training sizes, repeats and scales, for each pair from its two clients alone.
+
+    Parameters
+    ----------
+    request : Request
+        The pairs; the clients are asked for the mean squared length of their samples.
+    settings : CrossSettings
+        The settings of the method.
+
+    Returns
+    -------
+    Design
+        What is trained for each pair.
+    """
     least = settings.min_samples
     norms = dict.fromkeys(request.names, 1.0)  # for those who are lost: their pairs are not used
     replies = request.ask(norm, {name: {"min_samples": least} for name in request.names})
@@ -92,7 +137,20 @@ def make_design(request: Request, settings: CrossSettings) -> Design:
 
 
 def exchange(design: Design, request: Request) -> Replies:
-    """The server side, message by message."""
+    """Train and validate all models by messages: the server side of a real federation.
+
+    Parameters
+    ----------
+    design : Design
+        What is trained for each pair.
+    request : Request
+        Carries the messages.
+
+    Returns
+    -------
+    dict
+        The reply of each client to `cross-validate`.
+    """
     rows = design.rows()
     request.ask(open_plan, {name: asdict(part) for name, part in design.client_plans().items()})
 
@@ -113,10 +171,24 @@ def exchange(design: Design, request: Request) -> Replies:
 
 
 def conclude(design: Design, replies: Replies, cost: Cost | None) -> Estimate:
-    """From both clients' accuracies to the distance, its standard error and its replicates.
+    """Compute distances, standard errors and replicates from both clients' accuracies.
 
-    Where a head has two directions, the one that tells the *training* samples apart better is taken: held-out samples
-    have no say in it.
+    If a head has two directions, the one that distinguishes the *training* samples better is taken: held-out samples do
+    not influence that choice.
+
+    Parameters
+    ----------
+    design : Design
+        What was trained for each pair.
+    replies : dict
+        The reply of each client to `cross-validate`.
+    cost : Cost or None
+        The cost to report, if no messages were sent.
+
+    Returns
+    -------
+    Estimate
+        The estimate of all pairs.
     """
     count = len(design.pairs)
     keys = ("accuracy", "variance", "fitted", "replicates")
@@ -139,7 +211,7 @@ def conclude(design: Design, replies: Replies, cost: Cost | None) -> Estimate:
 
 
 def count(design: Design) -> Cost:
-    """What `exchange` moves: the weights of all of a client's models both ways each round, then its accuracies."""
+    """Return what `exchange` would move: the weights of a client's models both ways each round, then its accuracies."""
     cost = Cost(rounds=design.settings.rounds + 2)
     model = int(np.prod(design.shape)) * 4
     for name, mine in design.rows().items():

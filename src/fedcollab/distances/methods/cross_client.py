@@ -45,7 +45,33 @@ Shares = Annotated[Floats, Sides("N", "E", low=0, high=1)]
 
 @dataclass(frozen=True)
 class ClientPlan:
-    """What a client is told once about its comparisons with others: lists have one entry a pair."""
+    """The plan that a client gets once, before it is compared with others; lists have one entry a pair.
+
+    Parameters
+    ----------
+    head : str
+        The family of discriminators.
+    classes : int
+        Labels in the federation.
+    seed : int
+        Folds and replicates are drawn from it.
+    folds : int
+        Folds that the client's samples are cut into.
+    replicates : int
+        Replicates of each accuracy.
+    sizes : list of int
+        Training samples a side.
+    repeats : list of int
+        How often samples are divided into folds.
+    targets : list of int
+        1 where this client is the first of the pair, 0 where it is the second.
+    scales : list of float
+        What features are divided by.
+    min_samples : int
+        The fewest samples that the server wants numbers to be made of.
+    label_counts : str
+        "drawn" or "set"; see `sampling.resample`.
+    """
 
     head: str
     classes: Classes
@@ -65,7 +91,22 @@ class ClientPlan:
 
 
 def models(head: Head, folds: int, repeats: list[int]) -> list[tuple[int, int, int, int]]:
-    """(pair, direction, repeat, fold) of every model of these pairs."""
+    """Return (pair, direction, repeat, fold) of every model of these pairs, in the order of the stacked weights.
+
+    Parameters
+    ----------
+    head : Head
+        The family of discriminators.
+    folds : int
+        Folds of each client's samples.
+    repeats : list of int
+        Repeats of each pair.
+
+    Returns
+    -------
+    list of tuple of int
+        One entry a model.
+    """
     return [
         (pair, direction, repeat, fold)
         for pair, times in enumerate(repeats)
@@ -76,25 +117,28 @@ def models(head: Head, folds: int, repeats: list[int]) -> list[tuple[int, int, i
 
 
 class NormMessage(TypedDict):
-    """The fewest samples that the server wants the number to be made of."""
+    """The message of `cross-norm`: the fewest samples that the server wants the number to be made of."""
 
     min_samples: NotRequired[Positive]
 
 
 class NormReply(TypedDict):
-    """The mean squared length of a training sample."""
+    """The reply of `cross-norm`: the mean squared length of a training sample."""
 
     norm: Annotated[Floats, Sides(1)]
 
 
 class StepMessage(TypedDict):
-    """The weights of all models of the client's pairs, before or after a step."""
+    """The weights of all models of the client's pairs: message and reply of `cross-step`, message of `cross-validate`."""
 
     w: Weights
 
 
 class JudgeReply(TypedDict):
-    """Accuracies of each pair and direction on held-out samples, and on training samples (`fitted`)."""
+    """The reply of `cross-validate`: accuracies on held-out samples, and on training samples (`fitted`).
+
+    One entry a pair and direction.
+    """
 
     accuracy: Shares
     variance: Shares
@@ -112,14 +156,29 @@ def norm(message: NormMessage, silo: Silo) -> NormReply:
 
 @action("cross-open", purpose="took over the plan of a comparison with other clients", release=Release.NOTHING)
 def open_plan(message: ClientPlan, silo: Silo) -> Empty:
-    """Keep the plan, if it respects the client's limits."""
+    """Keep the plan for later messages, if it respects the client's limits."""
     check(message, silo)
     silo.state["cross"] = asdict(message)
     return {}
 
 
 def check(part: ClientPlan, silo: Silo) -> None:
-    """Apply the limit of samples: updates of two folds, or sizes, differ by a sum over the samples between them."""
+    """Check that a plan respects the limit of samples.
+
+    Updates of two folds, or of two training sizes, differ by a sum over the samples between them, so these count too.
+
+    Parameters
+    ----------
+    part : ClientPlan
+        The plan.
+    silo : Silo
+        The client.
+
+    Raises
+    ------
+    InputError
+        If a number would be made of too few samples.
+    """
     message = {"min_samples": part.min_samples}
     count = len(silo.arrays.y)
     require(silo, message, max(1, count // part.folds), f"updates of {part.folds} folds of {count} samples")
@@ -143,13 +202,28 @@ def step(message: StepMessage, silo: Silo) -> StepMessage:
     release=Release.EXACT,
 )
 def validate(message: StepMessage, silo: Silo) -> JudgeReply:
-    """Return held-out accuracies. The plan stays until the next one: a reply may be lost and asked for again."""
+    """Return held-out accuracies. The plan is kept, since the reply may be lost and asked for again."""
     part = ClientPlan(**silo.state["cross"])
     return judge(part, torch.from_numpy(np.array(message["w"])).to(silo.device), silo)
 
 
 def descend(part: ClientPlan, w: Tensor, silo: Silo) -> Tensor:
-    """w - step * gradient of the mean loss over the client's training samples; w is (models, rows, D + 1)."""
+    """Return w - step * gradient of the mean loss over the client's training samples.
+
+    Parameters
+    ----------
+    part : ClientPlan
+        The client's plan.
+    w : Tensor
+        Weights (models, rows, D + 1).
+    silo : Silo
+        The client.
+
+    Returns
+    -------
+    Tensor
+        The new weights, of the same shape.
+    """
     head = find(part.head)
     x, y = tensors(silo)
     updated = torch.empty_like(w)
@@ -165,9 +239,22 @@ def descend(part: ClientPlan, w: Tensor, silo: Silo) -> Tensor:
 
 
 def judge(part: ClientPlan, w: Tensor, silo: Silo) -> JudgeReply:
-    """Accuracy of each pair and direction on held-out samples (each held out once a repeat), and on training samples.
+    """Return the accuracies of each pair and direction on held-out samples (each held out once a repeat).
 
-    See `uncertainty.summary`; `fitted` (pairs, directions) is the accuracy on training samples.
+    Parameters
+    ----------
+    part : ClientPlan
+        The client's plan.
+    w : Tensor
+        Final weights (models, rows, D + 1).
+    silo : Silo
+        The client.
+
+    Returns
+    -------
+    dict
+        `accuracy`, `variance` and `replicates` of `uncertainty.summary`, and `fitted` (pairs, directions), the accuracy
+        on training samples.
     """
     head = find(part.head)
     x, y = tensors(silo)
@@ -194,23 +281,23 @@ def judge(part: ClientPlan, w: Tensor, silo: Silo) -> JudgeReply:
 
 
 def rows(silo: Silo) -> NDArray[np.float32]:
-    """Training features, one row a sample."""
+    """Return the client's training features, one row a sample."""
     return silo.features
 
 
 def tensors(silo: Silo) -> tuple[Tensor, Tensor]:
-    """Training features and labels on the client's device."""
+    """Return the client's training features and labels on its device."""
     return torch.from_numpy(rows(silo)).to(silo.device), torch.from_numpy(silo.arrays.y).to(silo.device)
 
 
 def _responses(w: Tensor, x: Tensor, scale: Tensor) -> Tensor:
-    """(m, G, rows) responses x~ . w of G models; x~ = (x / scale, 1)."""
+    """Return the responses x~ . w (m, G, rows) of G models to m samples; x~ = (x / scale, 1)."""
     flat = w[..., :-1].reshape(-1, x.shape[1])
     return (x @ flat.T).reshape(len(x), *w.shape[:2]) / scale[:, None] + w[..., -1]
 
 
 def _groups(part: ClientPlan, device: str) -> list[tuple[tuple[int, int, int], Tensor, Tensor, Tensor]]:
-    """Models with the same training samples, together: (size, repeat, fold), their places, targets and scales."""
+    """Group models with the same training samples: (size, repeat, fold), and positions, targets and scales of the models."""
     members: dict[tuple[int, int, int], list[int]] = {}
     listed = part.models()
     for place, (pair, _, repeat, fold) in enumerate(listed):

@@ -15,12 +15,26 @@ from fedcollab.distances.request import Pair, places
 
 @dataclass(frozen=True)
 class CrossSettings:
-    """Settings of the method.
+    """Settings of `cross`; see `cross.estimate`.
 
-    cap            training samples a side at most
-    repeats        splits of a pair at most (large pairs take fewer)
-    min_samples    see `sampling.least`; training sizes are multiples of it
-    label_counts   see `sampling.resample`
+    Parameters
+    ----------
+    head : str
+        The family of discriminators.
+    folds : int
+        Folds that each client's samples are cut into.
+    rounds : int
+        Rounds of training.
+    cap : int
+        Training samples a side at most.
+    repeats : int
+        Divisions of a pair's samples into folds at most (large pairs take fewer).
+    replicates : int
+        Joint replicates of the matrix.
+    min_samples : int
+        See `sampling.least`; training sizes are multiples of it.
+    label_counts : str
+        See `sampling.resample`.
     """
 
     head: str = "free"
@@ -35,7 +49,25 @@ class CrossSettings:
 
 @dataclass(frozen=True, eq=False)
 class Design:
-    """What is trained for each pair: training size a side, repeats, and the scale of the features."""
+    """What is trained for each pair.
+
+    Parameters
+    ----------
+    settings : CrossSettings
+        The settings of the method.
+    classes, features : int
+        Labels in the federation, and numbers that stand for one sample.
+    seed : int
+        Folds and replicates are drawn from it.
+    pairs : list of (str, str)
+        The pairs; the lists below have one entry a pair.
+    sizes : list of int
+        Training samples a side.
+    repeats : list of int
+        How often samples are divided into folds.
+    scales : list of float
+        What features are divided by.
+    """
 
     settings: CrossSettings
     classes: int
@@ -48,25 +80,25 @@ class Design:
 
     @property
     def head(self) -> Head:
-        """The family of discriminators."""
+        """Return the family of discriminators."""
         return find(self.settings.head)
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Weights of one model."""
+        """Return the shape of one model's weights: (rows, features + 1)."""
         return self.head.rows(self.classes), self.features + 1
 
     def models(self) -> list[tuple[int, int, int, int]]:
-        """(pair, direction, repeat, fold) of every model."""
+        """Return (pair, direction, repeat, fold) of every model, in the order of the stacked weights."""
         return models(self.head, self.settings.folds, self.repeats)
 
     def of(self, chosen: list[int]) -> Design:
-        """The same for some of the pairs."""
+        """Return the design of some of the pairs, given by their positions."""
         lists = {key: [getattr(self, key)[p] for p in chosen] for key in ("pairs", "sizes", "repeats", "scales")}
         return Design(self.settings, self.classes, self.features, self.seed, **lists)
 
     def client_plans(self) -> dict[str, ClientPlan]:
-        """What each client is told: its own pairs, in the order of `pairs`."""
+        """Return the plan of each client: its own pairs, in the order of `pairs`."""
         return {
             name: ClientPlan(
                 head=self.settings.head,
@@ -85,7 +117,7 @@ class Design:
         }
 
     def rows(self) -> dict[str, Tensor]:
-        """For each client, the positions of its models in the stack of all models."""
+        """Return for each client the positions of its models in the stack of all models."""
         by_pair: list[list[int]] = [[] for _ in self.pairs]
         for position, (pair, *_) in enumerate(self.models()):
             by_pair[pair].append(position)
@@ -95,7 +127,24 @@ class Design:
 def accelerate(
     step: Callable[[Tensor], Tensor], w: Tensor, rounds: int, report: Callable[[int], None] | None = None
 ) -> Tensor:
-    """Nesterov's method: w' = step(v), v' = w' + t / (t + 3) (w' - w), for `rounds` rounds; returns the last w."""
+    """Minimise by Nesterov's method: w' = step(v), v' = w' + t / (t + 3) (w' - w).
+
+    Parameters
+    ----------
+    step : callable
+        One step of gradient descent from v.
+    w : Tensor
+        The weights to start from.
+    rounds : int
+        How many steps to take.
+    report : callable, optional
+        Called with the number of steps done.
+
+    Returns
+    -------
+    Tensor
+        The last w.
+    """
     look = w
     for t in range(rounds):
         stepped = step(look)

@@ -23,8 +23,24 @@ LABEL_WEIGHT = 2.0
 
 
 def parameters(features: int, classes: int, hidden: int = 200) -> int:
-    """Numbers in one discriminator; `classes` is 0 without labels.
+    """Return how many numbers one discriminator has.
 
+    Parameters
+    ----------
+    features : int
+        D, features of a sample.
+    classes : int
+        L, or 0 for a discriminator without labels.
+    hidden : int
+        H, hidden units.
+
+    Returns
+    -------
+    int
+        The length of a flat vector of weights.
+
+    Examples
+    --------
     >>> parameters(512, 10), parameters(512, 20)
     (105001, 107001)
     """
@@ -32,8 +48,20 @@ def parameters(features: int, classes: int, hidden: int = 200) -> int:
 
 
 def macs(features: int, classes: int, hidden: int = 200) -> int:
-    """Multiply-accumulate operations of one sample's forward pass.
+    """Return the multiply-accumulate operations of one sample's forward pass.
 
+    Parameters
+    ----------
+    features, classes, hidden : int
+        As in `parameters`.
+
+    Returns
+    -------
+    int
+        The number of operations.
+
+    Examples
+    --------
     >>> macs(512, 10), macs(512, 20)
     (104600, 106600)
     """
@@ -41,13 +69,23 @@ def macs(features: int, classes: int, hidden: int = 200) -> int:
 
 
 def label_scale(classes: int) -> float:
-    """s = L / sqrt(L - 1)."""
+    """Return s = L / sqrt(L - 1), which gives a one-hot label of L classes unit variance."""
     return float(classes / (classes - 1) ** 0.5)
 
 
 @dataclass(frozen=True)
 class Weights:
-    """Views into stacked flat vectors: every tensor has the models first."""
+    """The layers of stacked models as views into their flat vectors; every tensor has the models first.
+
+    Parameters
+    ----------
+    w, b : Tensor
+        Map and bias of the features.
+    v, a : Tensor or None
+        Map and bias of the label; None without labels.
+    out, c : Tensor
+        Weights and bias of the last layer.
+    """
 
     w: Tensor
     b: Tensor
@@ -58,7 +96,20 @@ class Weights:
 
 
 def unflatten(flat: Tensor, features: int, classes: int, hidden: int = 200) -> Weights:
-    """The layers of stacked models (G, P)."""
+    """Return the layers of stacked models.
+
+    Parameters
+    ----------
+    flat : Tensor
+        Weights (G, P) of G models.
+    features, classes, hidden : int
+        As in `parameters`.
+
+    Returns
+    -------
+    Weights
+        Views into `flat`.
+    """
     parts, start = {}, 0
     for name, length in _layout(features, classes, hidden):
         parts[name] = flat[:, start : start + length]
@@ -75,7 +126,20 @@ def unflatten(flat: Tensor, features: int, classes: int, hidden: int = 200) -> W
 
 
 def initial(seed: int, features: int, classes: int, hidden: int = 200) -> Tensor:
-    """The initial weights (P,) that all pairs share: uniform within 1 / sqrt(inputs) of the layer, biases too."""
+    """Return the initial weights that all pairs share: uniform within 1 / sqrt(inputs) of the layer, biases too.
+
+    Parameters
+    ----------
+    seed : int
+        The weights are drawn from it.
+    features, classes, hidden : int
+        As in `parameters`.
+
+    Returns
+    -------
+    Tensor
+        One flat vector (P,).
+    """
     generator = seeds.torch_generator(seed, "discriminator")
     inputs = {"w": features, "b": features, "v": classes, "a": classes, "out": hidden, "c": hidden}
     return torch.cat(
@@ -87,7 +151,24 @@ def initial(seed: int, features: int, classes: int, hidden: int = 200) -> Tensor
 
 
 def forward(flat: Tensor, x: Tensor, y: Tensor, classes: int, hidden: int = 200) -> tuple[Tensor, Tensor]:
-    """Logits (G, m) of stacked models (G, P) on one client's samples, and the pre-activations (G, m, H)."""
+    """Return the outputs of stacked models on one client's samples.
+
+    Parameters
+    ----------
+    flat : Tensor
+        Weights (G, P) of G models.
+    x, y : Tensor
+        Features (m, D) and labels (m) of the samples.
+    classes, hidden : int
+        As in `parameters`.
+
+    Returns
+    -------
+    logits : Tensor
+        (G, m); positive says "first client".
+    before : Tensor
+        The pre-activations (G, m, H).
+    """
     net = unflatten(flat, x.shape[1], classes, hidden)
     before = (x @ net.w.reshape(-1, x.shape[1]).T).reshape(len(x), len(flat), hidden).transpose(0, 1)
     before = before + net.b[:, None]
@@ -98,7 +179,26 @@ def forward(flat: Tensor, x: Tensor, y: Tensor, classes: int, hidden: int = 200)
 
 
 def descend(flat: Tensor, x: Tensor, y: Tensor, target: Tensor, lr: float, classes: int, hidden: int = 200) -> Tensor:
-    """One step of size `lr` on the mean logistic loss over (x, y), each model with its own `target` (G,)."""
+    """Return the weights after one step on the mean logistic loss over the samples.
+
+    Parameters
+    ----------
+    flat : Tensor
+        Weights (G, P) of G models.
+    x, y : Tensor
+        Features (m, D) and labels (m) of the samples.
+    target : Tensor
+        What each model should say of these samples (G,): 1 for the first client, 0 for the second.
+    lr : float
+        The step size.
+    classes, hidden : int
+        As in `parameters`.
+
+    Returns
+    -------
+    Tensor
+        The new weights (G, P).
+    """
     net = unflatten(flat, x.shape[1], classes, hidden)
     logits, before = forward(flat, x, y, classes, hidden)
     residual = (torch.sigmoid(logits) - target[:, None]) / len(x)

@@ -48,13 +48,28 @@ CHOICES = ((0.0, 1.0), (0.5, 0.3))
 
 @dataclass(frozen=True)
 class FewRoundSettings:
-    """Settings of the method.
+    """Settings of `few-round`, as they were used; see `few_round.estimate`.
 
-    width          features after projection, at most
-    min_samples    see `sampling.least`
-    privacy        the noise of differential privacy, as applied
-    label_counts   see `sampling.resample`
-    emphasis       see above
+    Parameters
+    ----------
+    labels : bool
+        Whether discriminators see the label.
+    width : int
+        Features after projection, at most.
+    folds : int
+        Folds that each client's samples are cut into.
+    ridge : float
+        Strength of the penalty.
+    replicates : int
+        Joint replicates of the matrix.
+    min_samples : int
+        See `sampling.least`.
+    privacy : dict or None
+        The noise of differential privacy, as applied.
+    label_counts : str
+        See `sampling.resample`.
+    emphasis : float
+        The exponent e of the module's header.
     """
 
     labels: bool
@@ -81,12 +96,40 @@ def estimate(
     privacy: float | Mapping[str, Any] | None = None,
     label_counts: str = "auto",
 ) -> Estimate:
-    """Distances of the request's pairs: C-divergence, or without `labels` the H-delta-H divergence.
+    """Estimate the distances of the request's pairs in two rounds.
 
-    privacy   epsilon, or a mapping with `epsilon` or `noise` (the multiplier), `delta` and `clip`; see `privacy.read`
-    width     64, or with privacy 16; `folds` 5, or with privacy 2: fewer numbers, less noise on each
-    emphasis  a number from 0, or "auto": the better of `CHOICES`; the default is 0, through an encoder "auto"
-    ridge     1, or what belongs to the emphasis that was chosen
+    Parameters
+    ----------
+    request : Request
+        The pairs.
+    labels : bool
+        Whether discriminators see the label (C-divergence) or not (H-delta-H divergence).
+    width : int, optional
+        Features after projection, at most: 64, or with privacy 16 (fewer numbers, less noise on each).
+    folds : int, optional
+        Folds that each client's samples are cut into: 5, or with privacy 2.
+    ridge : float, optional
+        Strength of the penalty: 1, or that of the emphasis in `CHOICES` that was chosen.
+    emphasis : float or str, optional
+        A number from 0, or "auto": the better of `CHOICES`. The default is 0, through an encoder "auto".
+    replicates : int
+        Joint replicates of the matrix; 0: none.
+    min_samples : int, optional
+        The fewest samples that a client's numbers may be made of; the default is the runtime's.
+    privacy : float or mapping, optional
+        Epsilon, or a mapping with `epsilon` or `noise` (the multiplier), `delta` and `clip`; see `silo.privacy.read`.
+    label_counts : str
+        Whether label counts were "drawn" or "set"; "auto" finds out (see `sampling.resample`).
+
+    Returns
+    -------
+    Estimate
+        Distances with standard errors and replicates.
+
+    Raises
+    ------
+    InputError
+        If a setting is out of range, or settings exclude each other.
     """
     asked = privately.read(privacy, request.features)
     width = (16 if asked else 64) if width is None else width
@@ -138,7 +181,20 @@ def estimate(
 
 
 def gather(request: Request, settings: FewRoundSettings) -> dict[str, Floats]:
-    """The first round: every client's mean moments of what each fold leaves."""
+    """Run the first round: have every client send the moments of its folds.
+
+    Parameters
+    ----------
+    request : Request
+        The clients.
+    settings : FewRoundSettings
+        The settings of the method.
+
+    Returns
+    -------
+    dict
+        For each client that answered, the mean moments of what each fold leaves; see `train_moments`.
+    """
     folds = settings.folds
     classes = request.classes if settings.labels else 1
     plan: Message = {"seed": request.seed, "width": settings.width, "folds": folds, "classes": classes}
@@ -150,7 +206,22 @@ def gather(request: Request, settings: FewRoundSettings) -> dict[str, Floats]:
 
 
 def train(request: Request, settings: FewRoundSettings, training: Mapping[str, Floats]) -> NDArray[np.float32]:
-    """Weights (pairs, folds, labels, d + 1) from all clients' moments."""
+    """Compute the discriminators of all pairs from the clients' moments.
+
+    Parameters
+    ----------
+    request : Request
+        The pairs.
+    settings : FewRoundSettings
+        The settings of the method.
+    training : mapping
+        The moments of each client, from `gather`; pairs without both get zeros.
+
+    Returns
+    -------
+    array of float32
+        Weights (pairs, folds, labels, d + 1).
+    """
     folds, asked = settings.folds, settings.privacy
     classes = request.classes if settings.labels else 1
     side = min(settings.width, request.features) + 1
@@ -173,7 +244,20 @@ def train(request: Request, settings: FewRoundSettings, training: Mapping[str, F
 
 
 def train_moments(triangles: NDArray[np.float32], quantity: int) -> Floats:
-    """Mean moments (folds, labels, d + 1, d + 1) of what each fold leaves, from the folds' sums."""
+    """Return the mean moments of what each fold leaves, from the folds' sums.
+
+    Parameters
+    ----------
+    triangles : array
+        Sums (folds, labels, triangle), as a client sends them.
+    quantity : int
+        The client's training samples.
+
+    Returns
+    -------
+    array
+        Mean moments (folds, labels, d + 1, d + 1).
+    """
     folds, classes, length = triangles.shape
     side = triangle_side(length)
     upper = np.triu_indices(side)
@@ -185,7 +269,22 @@ def train_moments(triangles: NDArray[np.float32], quantity: int) -> Floats:
 
 
 def discriminator(first: Floats, second: Floats, penalty: float, emphasis: float = 0.0) -> Floats:
-    """Weights (folds, labels, d + 1) of one pair, for x~ before it is divided by sigma."""
+    """Return the weights of one pair's discriminators, for x~ before it is divided by sigma.
+
+    Parameters
+    ----------
+    first, second : array
+        The moments (folds, labels, d + 1, d + 1) of the two clients.
+    penalty : float
+        lambda.
+    emphasis : float
+        e.
+
+    Returns
+    -------
+    array
+        Weights (folds, labels, d + 1).
+    """
     mean = (first + second) / 2
     features = mean.shape[-1] - 1
     if emphasis:
@@ -202,7 +301,20 @@ def discriminator(first: Floats, second: Floats, penalty: float, emphasis: float
 
 
 def stretch(moments: Floats, emphasis: float) -> Floats:
-    """G^(e/2) / trace(G^(1 + e))^(1/2) for the features, 1 for the constant: matrices (folds, d + 1, d + 1)."""
+    """Return G^(e/2) / trace(G^(1 + e))^(1/2) for the features, and 1 for the constant.
+
+    Parameters
+    ----------
+    moments : array
+        G (folds, d + 1, d + 1).
+    emphasis : float
+        e.
+
+    Returns
+    -------
+    array
+        Matrices (folds, d + 1, d + 1).
+    """
     features = moments.shape[-1] - 1
     values, vectors = np.linalg.eigh(moments[:, :features, :features])
     values = np.maximum(values, 0.0)
@@ -216,10 +328,24 @@ def stretch(moments: Floats, emphasis: float) -> Floats:
 
 
 def noisy_discriminator(first: Floats, second: Floats, penalty: float, spread: float) -> Floats:
-    """The same from moments with noise of this spread on the diagonal of their mean.
+    """Return the weights of one pair's discriminators from moments with noise.
 
     The penalty grows by the noise matrix's largest eigenvalue, spread sqrt(2 (d + 1)) (Wigner, 1955; as in Wang's
     AdaSSP, 2018), and eigenvalues below 0, which no moments have, are set to 0. Samples are no longer than 1 already.
+
+    Parameters
+    ----------
+    first, second : array
+        The noisy moments (folds, labels, d + 1, d + 1) of the two clients.
+    penalty : float
+        lambda.
+    spread : float
+        The standard deviation of the noise on the diagonal of their mean.
+
+    Returns
+    -------
+    array
+        Weights (folds, labels, d + 1).
     """
     values, vectors = np.linalg.eigh((first + second) / 2)
     moments = (vectors * np.maximum(values, 0.0)[..., None, :]) @ np.swapaxes(vectors, -1, -2)
@@ -227,9 +353,27 @@ def noisy_discriminator(first: Floats, second: Floats, penalty: float, spread: f
 
 
 def noisy_summary(accuracy: Floats, request: Request, name: str, noise: float, replicates: int) -> Floats:
-    """Accuracy, variance and replicates (pairs, 2 + R) from noisy accuracies alone.
+    """Return accuracy, variance and replicates of a client's pairs from noisy accuracies alone.
 
     Replicates are normal and drawn by the server, a pair at a time: what a client's pairs share is not known here.
+
+    Parameters
+    ----------
+    accuracy : array
+        The noisy accuracy of each pair.
+    request : Request
+        Gives the client's quantity and the seed.
+    name : str
+        The client.
+    noise : float
+        The noise multiplier.
+    replicates : int
+        R, how many replicates to draw.
+
+    Returns
+    -------
+    array
+        (pairs, 2 + R).
     """
     count = request.quantity(name)
     share = np.clip(accuracy, 0.5 / count, 1 - 0.5 / count)
@@ -241,7 +385,22 @@ def noisy_summary(accuracy: Floats, request: Request, name: str, noise: float, r
 
 
 def shared_ridge(moments: Floats, targets: Floats, penalty: float) -> Floats:
-    """u + v_k for moments G (..., K, p, p) and targets b (..., K, p)."""
+    """Return u + v_k, the solution in the module's header.
+
+    Parameters
+    ----------
+    moments : array
+        G (..., K, p, p).
+    targets : array
+        b (..., K, p).
+    penalty : float
+        lambda.
+
+    Returns
+    -------
+    array
+        Weights (..., K, p).
+    """
     identity = np.eye(moments.shape[-1])
     inverse = np.linalg.inv(moments + penalty * identity)
     system = (1 + moments.shape[-3]) * identity - penalty * inverse.sum(axis=-3)

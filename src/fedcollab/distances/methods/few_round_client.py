@@ -37,7 +37,7 @@ Privacy = Annotated[dict[Literal["noise", "epsilon", "delta", "clip"], Above0], 
 
 
 class MomentsMessage(TypedDict):
-    """The plan of the comparison; it is kept for `few-validate`."""
+    """The message of `few-moments`: the plan of the comparison, which is kept for `few-validate`."""
 
     seed: Whole
     width: Classes
@@ -49,13 +49,13 @@ class MomentsMessage(TypedDict):
 
 
 class MomentsReply(TypedDict):
-    """M (folds, labels, triangle): the upper triangle of each matrix, row by row."""
+    """The reply of `few-moments`: M (folds, labels, triangle), the upper triangle of each matrix, row by row."""
 
     m: Annotated[NDArray[np.float32], Sides("_", "_", "_")]
 
 
 class ValidateMessage(TypedDict):
-    """Weights (pairs, folds, labels, d + 1), and the client's side in each pair."""
+    """The message of `few-validate`: weights (pairs, folds, labels, d + 1), and the client's side in each pair."""
 
     w: Annotated[NDArray[np.float32], Sides("N", "F", "K", "D")]
     targets: Annotated[list[Side], Sides("N")]
@@ -63,7 +63,7 @@ class ValidateMessage(TypedDict):
 
 
 class ValidateReply(TypedDict):
-    """Accuracy, variance and replicates of each pair; with noise the accuracy alone."""
+    """The reply of `few-validate`: accuracy, variance and replicates of each pair; with noise the accuracy alone."""
 
     found: Annotated[Floats, Sides("N", "_")]
 
@@ -121,7 +121,20 @@ def validate(message: ValidateMessage, silo: Silo) -> ValidateReply:
 
 
 def fold_moments(plan: Mapping[str, Any], silo: Silo) -> Floats:
-    """M (folds, labels, triangle), small labels pooled."""
+    """Return M (folds, labels, triangle); labels with few samples share their moments.
+
+    Parameters
+    ----------
+    plan : mapping
+        The message of `few-moments`.
+    silo : Silo
+        The client.
+
+    Returns
+    -------
+    array
+        The upper triangle of each matrix, row by row.
+    """
     z, y = lifted(plan, silo), labels(plan, silo)
     upper = np.triu_indices(z.shape[1])
     found: Floats = np.zeros((plan["folds"], plan["classes"], len(upper[0])))
@@ -138,7 +151,24 @@ def fold_moments(plan: Mapping[str, Any], silo: Silo) -> Floats:
 
 
 def hits(plan: Mapping[str, Any], w: Floats, targets: list[int], silo: Silo) -> Floats:
-    """(pairs, samples): whether the discriminator that did not see a sample attributes it to this client."""
+    """Return for each pair and sample whether the discriminator that did not see the sample attributes it to this client.
+
+    Parameters
+    ----------
+    plan : mapping
+        The message of `few-moments`.
+    w : array
+        Weights (pairs, folds, labels, d + 1).
+    targets : list of int
+        1 where this client is the first of the pair, 0 where it is the second.
+    silo : Silo
+        The client.
+
+    Returns
+    -------
+    array
+        (pairs, samples), 1 or 0.
+    """
     z, y = lifted(plan, silo), labels(plan, silo)
     first = np.array(targets) == 1
     right: Floats = np.empty((len(w), len(y)))
@@ -150,8 +180,24 @@ def hits(plan: Mapping[str, Any], w: Floats, targets: list[int], silo: Silo) -> 
 
 
 def groups(counts: NDArray[np.int64], at_least: int) -> list[list[int]]:
-    """The labels that are present, each alone if it has enough samples; the others together, with more if need be.
+    """Return which labels are summed together: a label with enough samples alone, all others in one group.
 
+    If the others have too few samples even together, labels with enough join them, those with the fewest first.
+
+    Parameters
+    ----------
+    counts : array of int
+        Samples of each label.
+    at_least : int
+        Samples that a group needs.
+
+    Returns
+    -------
+    list of list of int
+        The labels of each group; labels without samples are left out.
+
+    Examples
+    --------
     >>> groups(np.array([12, 3, 0, 4, 30]), 10)
     [[4], [1, 3, 0]]
     """
@@ -164,7 +210,7 @@ def groups(counts: NDArray[np.int64], at_least: int) -> list[list[int]]:
 
 
 def lifted(plan: Mapping[str, Any], silo: Silo) -> Floats:
-    """x~ = (R x, 1) of every training sample; with privacy, R x / clip, no longer than 1."""
+    """Return x~ = (R x, 1) of every training sample; with privacy, R x / clip, no longer than 1."""
     x = project(rows(silo).astype(np.float64), plan["width"], plan["seed"])
     if plan.get("privacy"):
         x = privacy.clipped(x, plan["privacy"]["clip"])
@@ -172,7 +218,22 @@ def lifted(plan: Mapping[str, Any], silo: Silo) -> Floats:
 
 
 def project(x: Floats, width: int, seed: int) -> Floats:
-    """R x with R Gaussian, lengths kept on average; x itself where it has no more than `width` features."""
+    """Return R x with R Gaussian, lengths kept on average; x itself if it has no more than `width` features.
+
+    Parameters
+    ----------
+    x : array
+        One row a sample.
+    width : int
+        Features after projection.
+    seed : int
+        R is drawn from it, the same at every client.
+
+    Returns
+    -------
+    array
+        One row a sample.
+    """
     features = x.shape[1]
     if features <= width:
         return x
@@ -182,8 +243,10 @@ def project(x: Floats, width: int, seed: int) -> Floats:
 
 
 def triangle_side(length: int) -> int:
-    """Rows of a matrix whose upper triangle has this many entries.
+    """Return the number of rows of a matrix whose upper triangle has this many entries.
 
+    Examples
+    --------
     >>> triangle_side(6)
     3
     """
@@ -191,13 +254,16 @@ def triangle_side(length: int) -> int:
 
 
 def labels(plan: Mapping[str, Any], silo: Silo) -> NDArray[np.int64]:
-    """Class indices; all 0 where labels do not count."""
+    """Return the client's class indices; all 0 if labels do not count."""
     y = silo.arrays.y
     return y if plan["classes"] > 1 else np.zeros_like(y)
 
 
 def parts(plan: Mapping[str, Any], silo: Silo) -> list[folding.Ints]:
-    """The client's samples, fold by fold. With privacy no sample's label may decide about the fold of another."""
+    """Return the client's samples, fold by fold.
+
+    With privacy no sample's label may decide about the fold of another, so folds are random.
+    """
     label_counts = DRAWN if plan.get("privacy") else plan["label_counts"]
     samples = folding.order(plan["seed"], silo.name, 0, silo.arrays.y, plan["folds"], label_counts)
     return np.array_split(samples, plan["folds"])

@@ -25,8 +25,14 @@ from fedcollab.errors import choose
 class Head:
     """A family of discriminators with weights of shape (rows, features + 1).
 
-    step        the inverse of the loss's largest curvature, given mean |x~|^2 = 2
-    directions  1 where swapping the clients negates the outputs; 2 where both must be tried
+    Parameters
+    ----------
+    name : str
+        Its name in `HEADS`.
+    step : float
+        The step size: the inverse of the loss's largest curvature, given mean |x~|^2 = 2.
+    directions : int
+        1 where swapping the clients negates the outputs; 2 where both must be tried.
     """
 
     name: str
@@ -34,31 +40,89 @@ class Head:
     directions: int = 1
 
     def rows(self, classes: int) -> int:
-        """Weight rows."""
+        """Return how many weight rows a model has."""
         raise NotImplementedError
 
     def width(self, classes: int) -> int:
-        """Outputs per sample."""
+        """Return how many outputs a model has per sample."""
         return 1
 
     def outputs(self, raw: Tensor, y: Tensor) -> Tensor:
-        """Responses of all weight rows (..., rows) to (..., outputs); `y` broadcasts against the leading axes."""
+        """Return the outputs of samples, from the responses of all weight rows.
+
+        Parameters
+        ----------
+        raw : Tensor
+            Responses (..., rows).
+        y : Tensor
+            Labels, which broadcast against the leading axes.
+
+        Returns
+        -------
+        Tensor
+            (..., outputs).
+        """
         return raw
 
     def spread(self, values: Tensor, y: Tensor, classes: int) -> Tensor:
-        """The transpose of `outputs`: (..., outputs) to (..., rows)."""
+        """Return values of outputs as values of weight rows: the transpose of `outputs`.
+
+        Parameters
+        ----------
+        values : Tensor
+            (..., outputs).
+        y : Tensor
+            Labels, which broadcast against the leading axes.
+        classes : int
+            Labels in the federation.
+
+        Returns
+        -------
+        Tensor
+            (..., rows).
+        """
         return values
 
     def gate(self, first: Tensor, second: Tensor) -> Tensor | float:
-        """The labels' factor in the kernel, for labels that broadcast against each other."""
+        """Return the labels' factor in the kernel, for labels that broadcast against each other."""
         return 1.0
 
     def residual(self, outputs: Tensor, y: Tensor, target: Tensor) -> Tensor:
-        """d loss / d outputs; `target` is 1 where the outputs should be positive and 0 where negative."""
+        """Return d loss / d outputs.
+
+        Parameters
+        ----------
+        outputs : Tensor
+            (..., outputs).
+        y : Tensor
+            Labels.
+        target : Tensor
+            1 where the outputs should be positive, 0 where they should be negative.
+
+        Returns
+        -------
+        Tensor
+            (..., outputs).
+        """
         return torch.sigmoid(outputs) - target[..., None]
 
     def correct(self, outputs: Tensor, y: Tensor, target: Tensor) -> Tensor:
-        """Whether each sample is attributed to its own client."""
+        """Return whether each sample is attributed to its own client.
+
+        Parameters
+        ----------
+        outputs : Tensor
+            (..., outputs).
+        y : Tensor
+            Labels.
+        target : Tensor
+            1 for samples of the first client, 0 for those of the second.
+
+        Returns
+        -------
+        Tensor
+            (...,), bool.
+        """
         return (outputs[..., 0] > 0) == (target > 0.5)
 
 
@@ -66,7 +130,7 @@ class Features(Head):
     """A half-space of the features alone."""
 
     def rows(self, classes: int) -> int:
-        """One."""
+        """Return 1: all labels share one weight row."""
         return 1
 
 
@@ -74,21 +138,21 @@ class Free(Head):
     """A half-space of the features for every label, with a part that all labels share."""
 
     def rows(self, classes: int) -> int:
-        """One shared, and one a class."""
+        """Return one shared row and one a class."""
         return classes + 1
 
     def outputs(self, raw: Tensor, y: Tensor) -> Tensor:
-        """z = z_0 + z_{1+y}."""
+        """Return z = z_0 + z_{1+y}: the shared row's response and the label's own."""
         return raw[..., :1] + raw.gather(-1, _index(y + 1, raw))
 
     def spread(self, values: Tensor, y: Tensor, classes: int) -> Tensor:
-        """To the shared row and to the label's own."""
+        """Copy `values` to the shared row and to the row of the label `y`, of `classes` rows and a shared one."""
         rows = values.new_zeros((*values.shape[:-1], classes + 1))
         rows[..., :1] = values
         return rows.scatter(-1, _index(y + 1, values), values)
 
     def gate(self, first: Tensor, second: Tensor) -> Tensor:
-        """1 + [y = y']."""
+        """Return 1 + [y = y'] for the labels of two samples."""
         return 1.0 + (first == second).float()
 
 
@@ -96,15 +160,18 @@ class Hypothesis(Head):
     """A linear classifier: right on the first client (-log p_y), wrong on the second (-log(1 - p_y))."""
 
     def rows(self, classes: int) -> int:
-        """One a class."""
+        """Return the number of classes: one weight row each."""
         return classes
 
     def width(self, classes: int) -> int:
-        """One a class."""
+        """Return the number of classes: one output each."""
         return classes
 
     def residual(self, outputs: Tensor, y: Tensor, target: Tensor) -> Tensor:
-        """p - e_y where h should be right; -p_y / (1 - p_y) (p - e_y) where it should be wrong."""
+        """Return d loss / d `outputs` at label `y`.
+
+        p - e_y where h should be right (`target` 1); -p_y / (1 - p_y) (p - e_y) where it should be wrong (`target` 0).
+        """
         share = torch.softmax(outputs, dim=-1)
         own = _index(y, outputs)
         right = share.scatter_add(-1, own, torch.full_like(own, -1, dtype=share.dtype))
@@ -113,12 +180,12 @@ class Hypothesis(Head):
         return right * torch.where(target[..., None] > 0.5, 1.0, -hit / (1.0 - hit).clamp(min=1e-6))
 
     def correct(self, outputs: Tensor, y: Tensor, target: Tensor) -> Tensor:
-        """h(x) = y at the first client, h(x) != y at the second."""
+        """Return whether h(x) = y at the first client (`target` 1) and h(x) != y at the second; h(x) is the largest of `outputs`."""
         return (outputs.argmax(dim=-1) == y) == (target > 0.5)
 
 
 def _index(y: Tensor, values: Tensor) -> Tensor:
-    """Labels as an index into the last axis of `values`."""
+    """Return labels as an index into the last axis of `values`."""
     return y.expand(values.shape[:-1])[..., None]
 
 
@@ -130,5 +197,11 @@ HEADS: dict[str, Head] = {
 
 
 def find(name: str) -> Head:
-    """A head by name."""
+    """Return the head of this name.
+
+    Raises
+    ------
+    InputError
+        If there is none.
+    """
     return choose("head", name, HEADS)

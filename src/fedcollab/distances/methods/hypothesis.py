@@ -5,8 +5,9 @@
 h ranges over linear classifiers of the features (`heads.Hypothesis`). It is trained federatedly to be right on one
 client (-log p_y) and wrong on the other (-log(1 - p_y)), in both directions; training samples decide which direction
 counts, held-out samples only judge. It sees differences that matter to the task and no others: two hospitals whose
-patients are easily told apart, yet for whom the same classifier is right, are near. Cross-fitting, rounds and messages
-are those of `cross`. Bao, Wang, Wu, He (ICML 2023), Section 3 (C-divergence) and the appendix on its derivation.
+patients are easily distinguished, yet for whom the same classifier is right, are near. Cross-fitting, rounds and
+messages are those of `cross`. Bao, Wang, Wu, He (ICML 2023), Section 3 (C-divergence) and the appendix on its
+derivation.
 """
 
 from __future__ import annotations
@@ -26,7 +27,25 @@ def estimate(
     min_samples: int | None = None,
     label_counts: str = "auto",
 ) -> Estimate:
-    """Distances of the request's pairs."""
+    """Estimate the distances of the request's pairs.
+
+    Parameters
+    ----------
+    request : Request
+        The pairs.
+    folds, rounds, cap, repeats, replicates, min_samples, label_counts
+        As in `cross.estimate`.
+
+    Returns
+    -------
+    Estimate
+        Distances with standard errors and replicates.
+
+    Raises
+    ------
+    InputError
+        If a setting is out of range, or a client has fewer samples than `min_samples` demands.
+    """
     return cross.estimate(
         request,
         head="hypothesis",

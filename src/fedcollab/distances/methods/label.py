@@ -2,7 +2,7 @@
 
     D_ij = 1/2 sum_y |p_i(y) - p_j(y)|        (total variation; p_i the label shares of client i)
 
-No further message: every client has told its label counts when the federation was prepared. The plug-in value is biased
+No further message: every client sent its label counts when the federation was prepared. The plug-in value is biased
 upwards for small clients: two clients of 14 samples with the same distribution get about .25.
 """
 
@@ -16,7 +16,20 @@ from fedcollab.errors import number
 
 
 def estimate(request: Request, *, replicates: int = 100) -> Estimate:
-    """Distances of the request's pairs; replicates draw each client's labels anew from its own shares."""
+    """Estimate the distances of the request's pairs.
+
+    Parameters
+    ----------
+    request : Request
+        The pairs.
+    replicates : int
+        Joint replicates of the matrix, each with labels drawn anew from every client's own shares; 0: none.
+
+    Returns
+    -------
+    Estimate
+        Distances, with standard errors and replicates if there are any.
+    """
     number("replicates", replicates, at_least=0, whole=True)
     shares = {name: label_counts(request, name) / request.quantity(name) for name in request.names}
     drawn = {
@@ -32,14 +45,16 @@ def estimate(request: Request, *, replicates: int = 100) -> Estimate:
 
 
 def label_counts(request: Request, name: str) -> Floats:
-    """A client's training samples of each class."""
+    """Return how many training samples of each class a client has."""
     counts = request.federation.described[name]["label_counts"]
     return np.array([counts.get(str(label), 0) for label in request.federation.schema.classes], dtype=np.float64)
 
 
 def total_variation(first: Floats, second: Floats) -> Floats:
-    """1/2 sum |p - q| over the last axis.
+    """Return 1/2 sum |p - q| over the last axis.
 
+    Examples
+    --------
     >>> float(total_variation(np.array([0.5, 0.5, 0.0]), np.array([0.0, 0.5, 0.5])))
     0.5
     """

@@ -31,7 +31,7 @@ from fedcollab.wire.silo import Silo
 
 
 class MeansMessage(TypedDict):
-    """How many classes there are, and how many samples a class must have."""
+    """The message of `prototype-means`: how many classes there are, and how many samples a class must have."""
 
     classes: Classes
     least: Annotated[int, Meta(ge=2)]
@@ -39,7 +39,10 @@ class MeansMessage(TypedDict):
 
 
 class MeansReply(TypedDict):
-    """The mean sample of each class that has enough, which classes these are, and how far samples are from them."""
+    """The reply of `prototype-means`: the mean sample of each class that has enough samples.
+
+    `known` says which classes these are, `spread` how far samples are from their class's mean.
+    """
 
     means: Annotated[NDArray[np.float32], Sides("K", "_")]
     known: Annotated[NDArray[np.bool_], Sides("K")]
@@ -65,7 +68,22 @@ def means(message: MeansMessage, silo: Silo) -> MeansReply:
 
 
 def estimate(request: Request, *, least: int = 3, min_samples: int | None = None) -> Estimate:
-    """Distances of the request's pairs."""
+    """Estimate the distances of the request's pairs.
+
+    Parameters
+    ----------
+    request : Request
+        The pairs.
+    least : int
+        The fewest samples of a class whose mean leaves a client.
+    min_samples : int, optional
+        The same for any number that leaves a client; the larger of the two counts. The default is the runtime's.
+
+    Returns
+    -------
+    Estimate
+        Distances in [0, 1], without standard errors.
+    """
     number("least", least, at_least=2, whole=True)
     min_samples = request.min_samples(min_samples)
     message: Message = {"classes": request.classes, "least": least, "min_samples": min_samples}
@@ -83,7 +101,7 @@ def estimate(request: Request, *, least: int = 3, min_samples: int | None = None
 
 
 def class_costs(first: Message, second: Message) -> Floats:
-    """c(a, b) from two clients' replies."""
+    """Return the matrix of c(a, b) from two clients' replies."""
     scale = max(float(first["spread"][0] + second["spread"][0]), 1e-12)  # 2 s^2, s^2 the mean of the two
     moved = np.sum((first["means"].astype(np.float64) - second["means"]) ** 2, axis=1)
     cost: Floats = np.ones((len(moved), len(moved)))
@@ -93,8 +111,22 @@ def class_costs(first: Message, second: Message) -> Floats:
 
 
 def transport(p: Floats, q: Floats, cost: Floats) -> float:
-    """The least cost of moving the shares p to q.
+    """Return the least cost of moving the shares p to the shares q.
 
+    Parameters
+    ----------
+    p, q : array
+        Label shares of two clients.
+    cost : array
+        The cost of moving from each label to each other.
+
+    Returns
+    -------
+    float
+        The cost, in [0, 1].
+
+    Examples
+    --------
     >>> round(transport(np.array([0.5, 0.5]), np.array([0.25, 0.75]), 1 - np.eye(2)), 6)
     0.25
     """

@@ -43,7 +43,43 @@ def estimate(
     hidden: int = 200,
     min_samples: int | None = None,
 ) -> Estimate:
-    """Distances of the request's pairs: C-divergence, or without `labels` the H-delta-H divergence."""
+    """Estimate the distances of the request's pairs by Algorithm 1.
+
+    Parameters
+    ----------
+    request : Request
+        The pairs.
+    labels : bool
+        Whether discriminators see the label (C-divergence) or not (H-delta-H divergence).
+    train : int, optional
+        Training samples of every client; the default is half of the smallest client's.
+    lr : float
+        The step size.
+    batch : int
+        Samples of one step.
+    local_steps : int
+        Steps of each client in a round.
+    rounds : int
+        Rounds at most.
+    every : int
+        Rounds between validations.
+    patience : int
+        Validations without a better one after which a pair stops.
+    hidden : int
+        Hidden units of a discriminator.
+    min_samples : int, optional
+        The fewest samples that a client's numbers may be made of; the default is the runtime's.
+
+    Returns
+    -------
+    Estimate
+        Distances, without standard errors.
+
+    Raises
+    ------
+    InputError
+        If a setting is out of range, or a client has fewer samples than `min_samples` demands.
+    """
     settings = PublishedSettings(
         train_size(request, train),
         labels,
@@ -71,7 +107,25 @@ def estimate(
 
 
 def train_size(request: Request, train: int | None) -> int:
-    """Training samples of every client: as given, or half of the federation's smallest client."""
+    """Return how many samples every client trains on: as given, or half of the federation's smallest client.
+
+    Parameters
+    ----------
+    request : Request
+        The pairs.
+    train : int or None
+        What the user gave.
+
+    Returns
+    -------
+    int
+        Training samples.
+
+    Raises
+    ------
+    InputError
+        If `train` leaves a client no validation samples.
+    """
     names = request.federation.names
     smallest = min(names, key=request.quantity)
     if train is None:
@@ -86,7 +140,7 @@ def train_size(request: Request, train: int | None) -> int:
 
 
 def tasks(request: Request, settings: PublishedSettings) -> dict[str, Task]:
-    """What each client is told."""
+    """Return the task of each client: the settings, and its side in each of its pairs."""
     return {
         name: Task(
             seed=request.seed,
@@ -104,14 +158,29 @@ def tasks(request: Request, settings: PublishedSettings) -> dict[str, Task]:
 
 
 def exchange(request: Request, settings: PublishedSettings) -> tuple[Floats, NDArray[np.int64]]:
-    """The server side, message by message: best distance and rounds of each pair."""
+    """Run Algorithm 1 by messages: the server side of a real federation.
+
+    Parameters
+    ----------
+    request : Request
+        The pairs.
+    settings : PublishedSettings
+        The settings of the method.
+
+    Returns
+    -------
+    best : array
+        The best distance of each pair.
+    taken : array of int
+        The rounds that each pair took.
+    """
     mine = places(request.pairs)
     request.ask(open_task, {name: asdict(task) for name, task in tasks(request, settings).items()})
     start = initial(request.seed, request.features, request.classes if settings.labels else 0, settings.hidden)
     w = start.repeat(len(request.pairs), 1)
 
     def messages(active: Active) -> dict[str, tuple[list[int], Tensor]]:
-        """For each client its active pairs: their positions in its own list, and in the list of all."""
+        """Return for each client its active pairs: their positions in its own list, and in the list of all."""
         chosen = set(active.tolist())
         chosen -= set(np.flatnonzero(~request.observed()).tolist())
         listed = {name: [k for k, p in enumerate(pairs) if p in chosen] for name, pairs in mine.items()}
@@ -139,7 +208,24 @@ def exchange(request: Request, settings: PublishedSettings) -> tuple[Floats, NDA
 
 
 def count(request: Request, settings: PublishedSettings, taken: NDArray[np.int64]) -> Cost:
-    """What `exchange` moves: weights both ways in each of a pair's rounds, weights and an accuracy per validation."""
+    """Return what `exchange` would move.
+
+    Weights go both ways in each of a pair's rounds; each validation moves weights one way and an accuracy back.
+
+    Parameters
+    ----------
+    request : Request
+        The pairs.
+    settings : PublishedSettings
+        The settings of the method.
+    taken : array of int
+        The rounds that each pair took.
+
+    Returns
+    -------
+    Cost
+        Rounds, and bytes of each client.
+    """
     model = parameters(request.features, request.classes if settings.labels else 0, settings.hidden) * 4
     checks = -(-taken // settings.every)
     cost = Cost(rounds=1 + int(taken.max(initial=0)) + int(checks.max(initial=0)))

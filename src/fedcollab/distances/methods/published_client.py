@@ -2,7 +2,7 @@
 
     published-open       keeps the settings: training size, step size, batch, local steps, the side of each pair
     published-step       weights of the active pairs -> the same after the local steps
-    published-validate   weights of the active pairs -> the share of held-out samples told right, one number a pair
+    published-validate   weights of the active pairs -> the share of held-out samples predicted right, one number a pair
 
 Replies hold weights and balanced-accuracy halves; test data is never read.
 """
@@ -31,7 +31,29 @@ from fedcollab.wire.silo import Silo
 
 @dataclass(frozen=True)
 class Task:
-    """What a client is told once: `train` samples for training, and its target (1 first, 0 second) in each pair."""
+    """The settings that a client gets once, before its comparisons with others.
+
+    Parameters
+    ----------
+    seed : int
+        The split and the batches are drawn from it.
+    train : int
+        Samples for training; the rest validates.
+    lr : float
+        The step size.
+    batch : int
+        Samples of one step.
+    local_steps : int
+        Steps in a round.
+    hidden : int
+        Hidden units of a discriminator.
+    classes : int
+        Labels in the federation; 0 for discriminators without labels.
+    targets : list of int
+        1 where this client is the first of the pair, 0 where it is the second.
+    min_samples : int
+        The fewest samples that the server wants numbers to be made of.
+    """
 
     seed: Whole
     train: Positive
@@ -45,40 +67,53 @@ class Task:
 
 
 class PairsMessage(TypedDict):
-    """The weights of some pairs' discriminators, and which pairs they are."""
+    """The message of `published-validate`: the weights of some pairs' discriminators, and which pairs they are."""
 
     w: Annotated[NDArray[np.float32], Sides("M", "P")]
     pairs: Annotated[list[Annotated[int, Meta(ge=0)]], Sides("M")]
 
 
 class StepMessage(PairsMessage):
-    """The same, with the number of the round."""
+    """The message of `published-step`: the weights of some pairs' discriminators, and the number of the round."""
 
     round: Whole
 
 
 class StepReply(TypedDict):
-    """The weights after the local steps."""
+    """The reply of `published-step`: the weights after the local steps."""
 
     w: Annotated[NDArray[np.float32], Sides("M", "P")]
 
 
 class ValidateReply(TypedDict):
-    """The share of held-out samples told right, one number a pair."""
+    """The reply of `published-validate`: the share of held-out samples predicted right, one number a pair."""
 
     accuracy: Annotated[NDArray[np.float64], Sides("M", low=0, high=1)]
 
 
 @action("published-open", purpose="took over the plan of a comparison with other clients", release=Release.NOTHING)
 def open_task(message: Task, silo: Silo) -> Empty:
-    """Keep the plan, if it respects the client's limits."""
+    """Keep the settings for later messages, if they respect the client's limits."""
     check(message, silo)
     silo.state["published"] = asdict(message)
     return {}
 
 
 def check(task: Task, silo: Silo) -> None:
-    """Apply the limit of samples to the smallest batch that makes an update."""
+    """Check that the smallest batch that makes an update has enough samples.
+
+    Parameters
+    ----------
+    task : Task
+        The settings.
+    silo : Silo
+        The client.
+
+    Raises
+    ------
+    InputError
+        If it has too few.
+    """
     smallest = task.train % task.batch or min(task.batch, task.train)
     require(silo, {"min_samples": task.min_samples}, smallest, f"updates from batches of {smallest} samples")
 
@@ -100,7 +135,26 @@ def validate(message: PairsMessage, silo: Silo) -> ValidateReply:
 
 
 def local_update(task: Task, w: Tensor, pairs: list[int], round_: int, silo: Silo) -> Tensor:
-    """`local_steps` steps of SGD on the client's own training samples; `round_` counts from 0."""
+    """Return the weights after one round of SGD on the client's own training samples.
+
+    Parameters
+    ----------
+    task : Task
+        The settings, `local_steps` among them.
+    w : Tensor
+        Weights, one row a pair.
+    pairs : list of int
+        Which of the client's pairs these are.
+    round_ : int
+        The number of the round, from 0.
+    silo : Silo
+        The client.
+
+    Returns
+    -------
+    Tensor
+        The new weights.
+    """
     x, y = tensors(silo)
     train, _ = split(task, silo)
     target = torch.tensor(task.targets, dtype=torch.float32, device=w.device)[pairs]
@@ -111,7 +165,24 @@ def local_update(task: Task, w: Tensor, pairs: list[int], round_: int, silo: Sil
 
 
 def accuracy(task: Task, w: Tensor, pairs: list[int], silo: Silo) -> np.ndarray:
-    """The share of the held-out samples that each model attributes to this client."""
+    """Return the share of the held-out samples that each model attributes to this client.
+
+    Parameters
+    ----------
+    task : Task
+        The settings.
+    w : Tensor
+        Weights, one row a pair.
+    pairs : list of int
+        Which of the client's pairs these are.
+    silo : Silo
+        The client.
+
+    Returns
+    -------
+    array
+        One share a pair.
+    """
     x, y = tensors(silo)
     _, valid = split(task, silo)
     target = np.array(task.targets)[pairs]
@@ -124,14 +195,29 @@ def accuracy(task: Task, w: Tensor, pairs: list[int], silo: Silo) -> np.ndarray:
 
 
 def split(task: Task, silo: Silo) -> tuple[Ints, Ints]:
-    """Training and held-out samples, stratified by label: the same in all pairs of the client."""
+    """Return the positions of training and held-out samples, stratified by label; the same in all pairs of the client."""
     y = silo.arrays.y
     mask = stratified(y, task.train / len(y), seeds.generator(task.seed, "published-split", silo.name))
     return np.flatnonzero(mask), np.flatnonzero(~mask)
 
 
 def batch(task: Task, name: str, step_: int) -> Ints:
-    """Positions in the training set of one step's batch: epochs of random order, the last batch of each shorter."""
+    """Return the positions in the training set of one step's batch: epochs in random order, each ending in the rest.
+
+    Parameters
+    ----------
+    task : Task
+        The settings.
+    name : str
+        The client.
+    step_ : int
+        The number of the step, from 0.
+
+    Returns
+    -------
+    array of int
+        At most `task.batch` positions.
+    """
     a_pass = -(-task.train // task.batch)
     order = seeds.generator(task.seed, "published-batch", name, step_ // a_pass).permutation(task.train)
     start = step_ % a_pass * task.batch

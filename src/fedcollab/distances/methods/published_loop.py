@@ -15,7 +15,31 @@ Active = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class PublishedSettings:
-    """As in the paper; `train` is the same at every client, `every` and `patience` count rounds and validations."""
+    """Settings of `published`, with the paper's defaults; see `published.estimate`.
+
+    Parameters
+    ----------
+    train : int
+        Training samples of every client.
+    labels : bool
+        Whether discriminators see the label.
+    lr : float
+        The step size.
+    batch : int
+        Samples of one step.
+    local_steps : int
+        Steps of each client in a round.
+    rounds : int
+        Rounds at most.
+    every : int
+        Rounds between validations.
+    patience : int
+        Validations without a better one after which a pair stops.
+    hidden : int
+        Hidden units of a discriminator.
+    min_samples : int
+        See `sampling.least`.
+    """
 
     train: int
     labels: bool = True
@@ -38,10 +62,29 @@ def watch(
     *,
     settle: bool = False,
 ) -> tuple[Floats, NDArray[np.int64]]:
-    """The loop that both ways share: advance the active pairs, validate every so often, stop each at its patience.
+    """Advance the active pairs round by round, validate them every so often, and stop each when its patience is used up.
 
-    With `settle`, a pair that has reached 1, which nothing can better, is not computed further: its rounds are counted
-    as if it had been.
+    Parameters
+    ----------
+    advance : callable
+        `(active, round)`; trains the active pairs for one round.
+    balanced : callable
+        `(active)`; returns 2 BalAcc - 1 of the active pairs on held-out samples.
+    pairs : int
+        How many pairs there are.
+    settings : PublishedSettings
+        Rounds, rounds between validations, and patience.
+    request : Request
+        Its progress is called with (pairs that stopped, pairs).
+    settle : bool
+        Do not compute a pair further that has reached 1, which nothing can better; its rounds are counted as if it were.
+
+    Returns
+    -------
+    best : array
+        The best distance of each pair.
+    taken : array of int
+        The rounds that each pair took.
     """
     best, stale = np.full(pairs, -np.inf), np.zeros(pairs, dtype=np.int64)
     taken = np.zeros(pairs, dtype=np.int64)

@@ -33,7 +33,24 @@ BUDGET = 2 * 2**20
 
 
 def run(request: Request, settings: PublishedSettings, tasks: Mapping[str, Task]) -> tuple[Floats, NDArray[np.int64]]:
-    """Best distance and rounds of each pair."""
+    """Run Algorithm 1 in memory, in the span of the training samples if the settings allow it.
+
+    Parameters
+    ----------
+    request : Request
+        The pairs, in the vectorised runtime.
+    settings : PublishedSettings
+        The settings of the method.
+    tasks : mapping
+        The task of each client.
+
+    Returns
+    -------
+    best : array
+        The best distance of each pair.
+    taken : array of int
+        The rounds that each pair took.
+    """
     assert isinstance(request.runtime, Vectorised)
     silos = request.runtime.silos
     if settings.local_steps == 1 and settings.train <= settings.batch:
@@ -44,7 +61,20 @@ def run(request: Request, settings: PublishedSettings, tasks: Mapping[str, Task]
 def watch_stacked(
     request: Request, settings: PublishedSettings, tasks: Mapping[str, Task], silos: Mapping[str, Silo]
 ) -> tuple[Floats, NDArray[np.int64]]:
-    """The clients' own functions on stacked pairs, some pairs at a time."""
+    """Run Algorithm 1 with the clients' own functions on stacked pairs, some pairs at a time.
+
+    Parameters
+    ----------
+    request, settings, tasks
+        As in `run`.
+    silos : mapping
+        The clients' data.
+
+    Returns
+    -------
+    best, taken : array
+        As in `run`.
+    """
     classes = request.classes if settings.labels else 0
     start = initial(request.seed, request.features, classes, settings.hidden)
     size = max(1, 128 * BUDGET // (4 * parameters(request.features, classes, settings.hidden)))
@@ -56,12 +86,14 @@ def watch_stacked(
         w = start.to(device).repeat(len(chunk), 1)
 
         def advance(active: Active, round_: int, w: Tensor = w, first: int = first) -> None:
+            """Train the `active` pairs for the round `round_`; `w` are the weights of the chunk that starts at `first`."""
             fresh = torch.zeros(len(w), w.shape[1], device=device)
             for name, own, at in _own(mine, active + first, first):
                 fresh[at] += published_client.local_update(tasks[name], w[at], own, round_, silos[name]) / 2
             w[active] = fresh[active]
 
         def balanced(active: Active, w: Tensor = w, first: int = first) -> Floats:
+            """Return 2 BalAcc - 1 of the `active` pairs; `w` are the weights of the chunk that starts at `first`."""
             total: Floats = np.zeros(len(w))
             for name, own, at in _own(mine, active + first, first):
                 total[at] += published_client.accuracy(tasks[name], w[at], own, silos[name])
@@ -72,7 +104,7 @@ def watch_stacked(
 
 
 def _own(mine: dict[str, list[int]], active: Active, first: int) -> list[tuple[str, list[int], list[int]]]:
-    """Each client with active pairs: their positions in its own list, and in the chunk that starts at `first`."""
+    """List the clients with active pairs: their positions in its own list, and in the chunk that starts at `first`."""
     chosen = set(active.tolist())
     listed = [(name, [k for k, p in enumerate(pairs) if p in chosen]) for name, pairs in mine.items()]
     return [(name, own, [mine[name][k] - first for k in own]) for name, own in listed if own]
@@ -81,13 +113,34 @@ def _own(mine: dict[str, list[int]], active: Active, first: int) -> list[tuple[s
 def watch_span(
     request: Request, settings: PublishedSettings, tasks: Mapping[str, Task], silos: Mapping[str, Silo]
 ) -> tuple[Floats, NDArray[np.int64]]:
-    """All pairs in the span of their training samples."""
+    """Run Algorithm 1 for all pairs at once, in the span of their training samples.
+
+    Parameters
+    ----------
+    request, settings, tasks
+        As in `run`.
+    silos : mapping
+        The clients' data.
+
+    Returns
+    -------
+    best, taken : array
+        As in `run`.
+    """
     state = Span(request, settings, tasks, silos)
     return watch(state.advance, state.balanced, len(request.pairs), settings, request, settle=True)
 
 
 class Span:
-    """Coefficients S (pairs, 2m, H), last layers v (pairs, H) and c (pairs), and the kernel blocks that they need."""
+    """The state of all pairs: coefficients S (pairs, 2m, H), last layers v (pairs, H) and c (pairs), and kernel blocks.
+
+    Parameters
+    ----------
+    request, settings, tasks
+        As in `run`.
+    silos : mapping
+        The clients' data.
+    """
 
     def __init__(
         self, request: Request, settings: PublishedSettings, tasks: Mapping[str, Task], silos: Mapping[str, Silo]
@@ -130,7 +183,7 @@ class Span:
         self.c = net.c.repeat(pairs)
 
     def advance(self, active: Active, round_: int) -> None:
-        """One round of the active pairs."""
+        """Train the active pairs for one round."""
         at = torch.from_numpy(active)
         every = len(active) == len(self.v)
         start, kernel, s, v, c = (
@@ -151,7 +204,7 @@ class Span:
             self.c[at] = c - residual.sum(1)
 
     def balanced(self, active: Active) -> Floats:
-        """2 BalAcc - 1 of the active pairs on the held-out samples of both clients."""
+        """Return 2 BalAcc - 1 of the active pairs on the held-out samples of both clients."""
         total: Floats = np.zeros(len(active))
         for side in (0, 1):
             client = (self.first, self.second)[side][active]
@@ -163,7 +216,7 @@ class Span:
         return total - 1.0
 
     def _positive(self, who: int, others: NDArray[np.int64], pairs: Active, side: int) -> Floats:
-        """The share of a client's held-out samples with a positive logit, in each of these pairs."""
+        """Return the share of a client's held-out samples with a positive logit, in each of these pairs."""
         found: Floats = np.empty(len(pairs))
         step = max(1, BUDGET // (self.valid_start[who].numel() * 4))
         for begin in range(0, len(pairs), step):
@@ -173,7 +226,24 @@ class Span:
         return found
 
     def held_out(self, who: int, others: NDArray[np.int64], pairs: Active, side: int) -> Tensor:
-        """Logits (pairs, samples) of a client's held-out samples, in pairs with `others` on whose `side` it stands."""
+        """Return the logits of a client's held-out samples in some of its pairs.
+
+        Parameters
+        ----------
+        who : int
+            The client.
+        others : array of int
+            The other client of each pair.
+        pairs : array of int
+            The pairs.
+        side : int
+            0 if the client is the first of these pairs, 1 if it is the second.
+
+        Returns
+        -------
+        Tensor
+            (pairs, samples).
+        """
         start, kernel = self.valid_start[who], self.valid_kernel[who]
         at = torch.from_numpy(pairs)
         own = kernel[:, who].expand(len(at), -1, -1)
@@ -184,12 +254,12 @@ class Span:
 
 
 def _before(flat: Tensor, x: Tensor, y: Tensor, classes: int, hidden: int) -> Tensor:
-    """Pre-activations (n, H) under the shared initial weights."""
+    """Return the pre-activations (n, H) under the shared initial weights."""
     return forward(flat[None], x, y, classes, hidden)[1][0]
 
 
 def _kernel(x: Tensor, y: Tensor, x2: Tensor, y2: Tensor, classes: int) -> Tensor:
-    """<phi, phi'>: x.x' + 1, and with labels 4 (s^2 [y = y'] + 1) more."""
+    """Return <phi, phi'>: x.x' + 1, and with labels 4 (s^2 [y = y'] + 1) more."""
     kernel = x @ x2.T + 1.0
     if classes:
         same = (y[:, None] == y2[None, :]).to(x.dtype)

@@ -29,7 +29,22 @@ BUDGET = 32 * 2**20  # bytes of one working array
 
 
 def run(design: Design, silos: Mapping[str, Silo], progress: Progress) -> dict[str, Message]:
-    """What `cross-validate` would have replied, by client."""
+    """Train and validate all models in memory.
+
+    Parameters
+    ----------
+    design : Design
+        What is trained for each pair.
+    silos : mapping
+        The clients' data.
+    progress : callable
+        Called with (pairs done, pairs).
+
+    Returns
+    -------
+    dict
+        For each client what it would reply to `cross-validate`.
+    """
     kept: dict[str, list[tuple[int, Message]]] = {name: [] for name in places(design.pairs)}
     done, within = 0, Within()
     for chosen, spanned in _chunks(design):
@@ -52,7 +67,7 @@ _KEYS = ("accuracy", "variance", "fitted", "replicates")
 
 
 def _chunks(design: Design) -> list[tuple[list[int], bool]]:
-    """Pairs of one training size and number of repeats, in chunks that fit the budget; and whether to use the span."""
+    """Return pairs of one training size and number of repeats, in chunks that fit the budget; and whether to use the span."""
     alike: dict[tuple[int, int], list[int]] = {}
     for position, key in enumerate(zip(design.sizes, design.repeats, strict=True)):
         alike.setdefault(key, []).append(position)
@@ -68,14 +83,14 @@ def _chunks(design: Design) -> list[tuple[list[int], bool]]:
 
 
 class Within:
-    """Gram matrices within one client's training sets, kept while pairs of the same training size go by."""
+    """A cache of the Gram matrices within one client's training sets, kept while pairs of one training size are computed."""
 
     def __init__(self) -> None:
         self.size = 0
         self.kept: dict[tuple[str, int, int], Tensor] = {}
 
     def __call__(self, key: tuple[str, int, int], x: Tensor) -> Tensor:
-        """x x^T of the training set named by `key`."""
+        """Return x x^T of the training set named by `key`."""
         if len(x) != self.size:
             self.size, self.kept = len(x), {}
         if key not in self.kept:
@@ -84,7 +99,7 @@ class Within:
 
 
 def _train(design: Design, silos: Mapping[str, Silo], spanned: bool, within: Within) -> Tensor:
-    """Final weights (models, rows, D + 1) of all models; all pairs have one training size."""
+    """Return the final weights (models, rows, D + 1) of all models; all pairs have one training size."""
     samples = _training(design, silos)
     pair, direction = np.array(design.models())[:, :2].T
     device = next(iter(samples.values()))[0].device
@@ -101,7 +116,7 @@ def _train(design: Design, silos: Mapping[str, Silo], spanned: bool, within: Wit
 
 
 def _direct(design: Design, x: Tensor, y: Tensor, target: Tensor, scale: Tensor) -> Tensor:
-    """Steps of the weights themselves: what the two clients' averaged steps are."""
+    """Step the weights themselves, by the average of the two clients' steps, and return the last ones."""
     head, rate = design.head, design.head.step / x.shape[1]
     x = torch.cat([x / scale[:, None, None], x.new_ones(*x.shape[:2], 1)], dim=2)
 
@@ -114,7 +129,7 @@ def _direct(design: Design, x: Tensor, y: Tensor, target: Tensor, scale: Tensor)
 
 
 def _span(design: Design, x: list[Tensor], own: list[Tensor], y: Tensor, target: Tensor, scale: Tensor) -> Tensor:
-    """The same weights from coefficients of the training samples; `own` are the Gram matrices within each client."""
+    """Return the same weights from coefficients of the training samples; `own` are the Gram matrices within each client."""
     head, size = design.head, design.sizes[0]
     kernel = x[0].new_empty(len(y), 2 * size, 2 * size)
     kernel[:, :size, :size], kernel[:, size:, size:] = own
@@ -132,7 +147,7 @@ def _span(design: Design, x: list[Tensor], own: list[Tensor], y: Tensor, target:
 
 
 def _training(design: Design, silos: Mapping[str, Silo]) -> dict[tuple[str, int, int], tuple[Tensor, Tensor]]:
-    """Training features (m, D) and labels (m) by client, repeat and fold."""
+    """Return training features (m, D) and labels (m) by client, repeat and fold."""
     folds, size = design.settings.folds, design.sizes[0]
     taken: dict[tuple[str, int, int], tuple[Tensor, Tensor]] = {}
     for name in places(design.pairs):
