@@ -154,3 +154,16 @@ def number(
     ):
         raise InputError(f"`{argument}` (={value!r}) must be {wanted}")
     return checked
+
+
+def is_number(text: str) -> bool:
+    """Return whether a text can be read as a number.
+
+    >>> is_number("1e3"), is_number("three")
+    (True, False)
+    """
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -288,3 +288,15 @@ def _auc(positive: NDArray[np.bool_], score: Floats) -> float:
     mean_rank = np.cumsum(counts) - (counts - 1) / 2
     first, second = int(positive.sum()), int((~positive).sum())
     return float((mean_rank[inverse][positive].sum() - first * (first + 1) / 2) / (first * second))
+
+
+def total_variation(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return 1/2 sum |p - q| over the last axis.
+
+    Examples
+    --------
+    >>> float(total_variation(np.array([0.5, 0.5, 0.0]), np.array([0.0, 0.5, 0.5])))
+    0.5
+    """
+    total: NDArray[np.float64] = np.abs(first - second).sum(axis=-1) / 2
+    return total

@@ -11,10 +11,10 @@ import pytest
 from fedcollab.data import ClientData
 from fedcollab.distances import METHODS, Distances, complete, estimate_distances
 from fedcollab.distances.methods.heads import HEADS
-from fedcollab.distances.methods.label import total_variation
 from fedcollab.distances.methods.prototype import class_costs, transport
 from fedcollab.errors import FedcollabWarning, InputError
 from fedcollab.federation import federate
+from fedcollab.metrics import total_variation
 
 QUICK = {
     "auto": {"rounds": 5, "repeats": 2, "replicates": 4},

@@ -8,16 +8,16 @@ from pathlib import Path
 import numpy as np
 
 from fedcollab.coalitions.inputs import Floats
-from fedcollab.errors import InputError
+from fedcollab.errors import InputError, is_number
 
 
 def read_matrix(path: str | Path) -> tuple[Floats, tuple[str, ...] | None]:
     """An N x N matrix; a first row or a first column that is not numbers holds the names."""
     rows = _rows(path)
     names: tuple[str, ...] | None = None
-    if not any(_is_number(cell) for cell in rows[0]):
+    if not any(is_number(cell) for cell in rows[0]):
         names, rows = tuple(cell for cell in rows[0] if cell), rows[1:]
-    if rows and not any(_is_number(row[0]) for row in rows):
+    if rows and not any(is_number(row[0]) for row in rows):
         beside = tuple(row[0] for row in rows)
         if names is not None and len(names) == len(beside) + 1:
             names = names[1:]
@@ -29,7 +29,7 @@ def read_matrix(path: str | Path) -> tuple[Floats, tuple[str, ...] | None]:
         if len(row) != width:
             raise InputError(f"`{path}`: row {line} holds {len(row)} numbers; the first row holds {width}")
         for cell in row:
-            if not _is_number(cell):
+            if not is_number(cell):
                 raise InputError(f"`{path}`: row {line} holds {cell!r}; expected a number")
     values = np.array([[float(cell) for cell in row] for row in rows]).reshape(len(rows), width)
     if names is not None and len(names) != len(values):
@@ -40,11 +40,11 @@ def read_matrix(path: str | Path) -> tuple[Floats, tuple[str, ...] | None]:
 def read_quantities(path: str | Path, names: tuple[str, ...] | None) -> Floats:
     """One number per client, in a row or a column; with a name before each, in any order."""
     rows = _rows(path)
-    if len(rows) > 1 and len(rows[0]) > 1 and not _is_number(rows[0][-1]):
+    if len(rows) > 1 and len(rows[0]) > 1 and not is_number(rows[0][-1]):
         rows = rows[1:]  # a heading
-    if len(rows[0]) == 1 and not _is_number(rows[0][0]):
+    if len(rows[0]) == 1 and not is_number(rows[0][0]):
         rows = rows[1:]
-    if rows and len(rows[0]) == 2 and not _is_number(rows[0][0]):
+    if rows and len(rows[0]) == 2 and not is_number(rows[0][0]):
         given = {row[0]: row[-1] for row in rows}
         if names is None:
             cells = list(given.values())
@@ -56,7 +56,7 @@ def read_quantities(path: str | Path, names: tuple[str, ...] | None) -> Floats:
     else:
         cells = [cell for row in rows for cell in row if cell]
     for cell in cells:
-        if not _is_number(cell):
+        if not is_number(cell):
             raise InputError(f"`{path}` holds {cell!r}; expected a number of samples")
     return np.array([float(cell) for cell in cells])
 
@@ -75,11 +75,3 @@ def _rows(path: str | Path) -> list[list[str]]:
     if mark is None:
         return [line.split() for line in lines]
     return [[cell.strip() for cell in row] for row in csv.reader(lines, delimiter=mark)]
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

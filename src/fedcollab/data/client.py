@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcollab.errors import InputError
+from fedcollab.errors import InputError, is_number
 from fedcollab.files import write_bytes
 
 if TYPE_CHECKING:
@@ -284,21 +284,13 @@ def _text_labels(values: list[Any], where: str) -> NDArray[Any]:
     missing = sum(value is None or value != value or (isinstance(value, str) and not value.strip()) for value in values)
     if missing:
         raise InputError(f"{where} has {missing} missing label(s)")
-    numeric = [value for value in values if not isinstance(value, str) or _is_number(value)]
+    numeric = [value for value in values if not isinstance(value, str) or is_number(value)]
     if len(numeric) == len(values):
         return np.array([float(value) for value in values])
     if numeric:
-        text = next(value for value in values if isinstance(value, str) and not _is_number(value))
+        text = next(value for value in values if isinstance(value, str) and not is_number(value))
         raise InputError(f"{where} mixes numbers and text (such as {numeric[0]!r} and {text!r}); expected one kind")
     return np.array([str(value).strip() for value in values])
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _same_length(x: Features, y: Labels, where: str, x_name: str, y_name: str) -> None:

@@ -185,10 +185,10 @@ def path(segments: Sequence[Mapping[str, Any]], suggested: int, chosen: int | No
     tips = [alt.Tooltip("range:N", title="C"), alt.Tooltip("count:Q", title="Coalitions")]
     band = (
         base.transform_filter("datum.index == current")
-        .mark_rect(color=theme.WAYS["in coalitions"], opacity=0.28)
+        .mark_rect(color=theme.COLOURS["in coalitions"], opacity=0.28)
         .encode(x=x, x2="high:Q")
     )
-    steps = base.mark_bar(height=5, color=theme.WAYS["in coalitions"], cornerRadius=2, cursor="pointer").encode(
+    steps = base.mark_bar(height=5, color=theme.COLOURS["in coalitions"], cornerRadius=2, cursor="pointer").encode(
         x=x, x2="high:Q", y=y, tooltip=tips
     )
     marked = base.transform_filter("datum.mark != null")
@@ -285,7 +285,7 @@ def totals(rows: Rows | None) -> Chart:
     )
     room = base.transform_calculate(far="2 * datum.value").mark_point(opacity=0, tooltip=False).encode(x="far:Q")
     bar = base.mark_bar(cornerRadiusEnd=3, height=18).encode(
-        color=alt.condition("datum.shown", alt.value(theme.WAYS["in coalitions"]), alt.value("#8a8f98"))
+        color=alt.condition("datum.shown", alt.value(theme.COLOURS["in coalitions"]), alt.value("#8a8f98"))
     )
     text = base.mark_text(align="left", dx=5, fontWeight=600).encode(text="label:N")
     return alt.layer(bar, text, room)
@@ -327,7 +327,7 @@ def quantities(rows: Rows) -> Chart:
     chart: Chart = (
         alt.Chart(alt.InlineData(values=rows))
         .transform_calculate(floor="1" if wide else "0")
-        .mark_bar(color=theme.WAYS["in coalitions"], width={"band": 0.8 if count <= NAMED else 1})
+        .mark_bar(color=theme.COLOURS["in coalitions"], width={"band": 0.8 if count <= NAMED else 1})
         .encode(
             x=_client_axis(count),
             y=alt.Y(
@@ -362,7 +362,7 @@ def label_mix(rows: Rows, count: int, labels: Sequence[str]) -> Chart:
     """
     chart: Chart = (
         alt.Chart(alt.InlineData(values=rows))
-        .mark_rect(stroke=None, color=theme.WAYS["in coalitions"])
+        .mark_rect(stroke=None, color=theme.COLOURS["in coalitions"])
         .encode(
             x=_client_axis(count),
             y=alt.Y(
@@ -394,7 +394,7 @@ def gains(rows: Rows, count: int) -> Chart:
         How many clients there are.
     """
     base = alt.Chart(alt.InlineData(values=rows)).encode(x=_client_axis(count))
-    ways = [way for way in theme.WAYS if any(row["way"] == way for row in rows)]
+    ways = [way for way in theme.COLOURS if any(row["way"] == way for row in rows)]
     reach = base.mark_rule(opacity=0.35).encode(
         y=alt.Y("min(accuracy):Q", title="Test accuracy", axis=alt.Axis(format=".0%"), scale=alt.Scale(zero=False)),
         y2="max(accuracy):Q",
@@ -427,7 +427,7 @@ def curves(rows: Rows, domain: Sequence[float], *, legend: bool = True) -> Chart
     legend : bool, default True
         Whether to draw the legend.
     """
-    ways = [way for way in theme.WAYS if any(row["way"] == way for row in rows)]
+    ways = [way for way in theme.COLOURS if any(row["way"] == way for row in rows)]
     dash = {"alone": [2, 3], "everyone together": [7, 4], "in coalitions": [1, 0]}
     chart: Chart = (
         alt.Chart(alt.InlineData(values=rows))
@@ -460,7 +460,7 @@ def _way_colour(ways: Sequence[str], legend: bool = True) -> alt.Color:
     """Return the colours of the ways of training."""
     return alt.Color(
         "way:N",
-        scale=alt.Scale(domain=list(ways), range=[theme.WAYS[way] for way in ways]),
+        scale=alt.Scale(domain=list(ways), range=[theme.COLOURS[way] for way in ways]),
         legend=alt.Legend(title=None) if legend else None,
     )
 

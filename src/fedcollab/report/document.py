@@ -52,7 +52,7 @@ def render(run: RunContents) -> str:
         names=run.names,
         sections=SECTIONS,
         palette=len(theme.COALITIONS),
-        ways=theme.WAYS.items(),
+        ways=theme.COLOURS.items(),
         css=Markup(_file("page.css").replace("{{ badges }}", _badges())),
         js=Markup(_file("page.js")),
         runtime=Markup(_runtime()),

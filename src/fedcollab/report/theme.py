@@ -17,7 +17,7 @@ UNMEASURED = "#8a8f98"
 #: the two parts of a client's bound
 PARTS = {"too little data": "#56B4E9", "unlike partners": "#D55E00"}
 #: the ways of training
-WAYS = {"alone": "#8a8f98", "everyone together": "#D55E00", "in coalitions": "#1b87c9"}
+COLOURS = {"alone": "#8a8f98", "everyone together": "#D55E00", "in coalitions": "#1b87c9"}
 
 
 def config(ink: str = "currentColor") -> dict[str, Any]:

@@ -13,7 +13,7 @@ Rows = list[dict[str, Any]]
 #: ten labels in ten colours that also differ in lightness
 TEN = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#8a8f98", "#000000", "#7b3fa0")
 DISTANCE = alt.Scale(scheme=theme.MATRIX, reverse=True)
-TOGETHER = {"alone": theme.WAYS["alone"], "together": theme.WAYS["everyone together"]}
+TOGETHER = {"alone": theme.COLOURS["alone"], "together": theme.COLOURS["everyone together"]}
 
 
 def label_bars(counts: Sequence[Sequence[int]]) -> Any:
@@ -98,7 +98,7 @@ def by_c(rows: Rows) -> Any:
         x=alt.X("C:O", sort=None, title="C", axis=alt.Axis(labelAngle=0)),
         y=_accuracy(),
     )
-    colour = theme.WAYS["in coalitions"]
+    colour = theme.COLOURS["in coalitions"]
     line = base.mark_line(color=colour, point={"color": colour, "size": 60}, strokeWidth=2.2)
     return alt.layer(line, base.mark_text(dy=-12).encode(text="coalitions:N")).properties(width=620, height=260)
 
@@ -122,7 +122,7 @@ def descents(losses: Sequence[Sequence[float]], converged: Sequence[int], best: 
     ]
     lines = (
         alt.Chart(alt.InlineData(values=rows), title="(a) Loss by inner iteration")
-        .mark_line(opacity=0.25, strokeWidth=1, color=theme.WAYS["in coalitions"], interpolate="step-after")
+        .mark_line(opacity=0.25, strokeWidth=1, color=theme.COLOURS["in coalitions"], interpolate="step-after")
         .encode(
             x=alt.X("iteration:Q", title="Inner iteration"),
             y=alt.Y("loss:Q", title="Objective", scale=alt.Scale(zero=False)),
@@ -135,7 +135,7 @@ def descents(losses: Sequence[Sequence[float]], converged: Sequence[int], best: 
     word = known.mark_text(align="right", dx=-4, dy=9, x="width").encode(y="loss:Q", text="word:N")
     bars = (
         alt.Chart(alt.InlineData(values=[{"iterations": count} for count in converged]), title="(b) Last change")
-        .mark_bar(color=theme.WAYS["in coalitions"])
+        .mark_bar(color=theme.COLOURS["in coalitions"])
         .encode(
             x=alt.X("iterations:Q", bin=alt.Bin(step=4), title="Inner iterations until the last change"),
             y=alt.Y("count():Q", title="Runs"),
@@ -190,10 +190,12 @@ def overview(panels: Mapping[str, Any]) -> Any:
         alt.Chart(alt.InlineData(values=panels["models"]), title="4. Models: one a coalition")
         .mark_bar()
         .encode(
-            x=alt.X("way:N", sort=list(theme.WAYS), title=None, axis=alt.Axis(labelAngle=-20)),
+            x=alt.X("way:N", sort=list(theme.COLOURS), title=None, axis=alt.Axis(labelAngle=-20)),
             y=alt.Y("accuracy:Q", title="Mean test accuracy", axis=alt.Axis(format=".0%")),
             color=alt.Color(
-                "way:N", legend=None, scale=alt.Scale(domain=list(theme.WAYS), range=list(theme.WAYS.values()))
+                "way:N",
+                legend=None,
+                scale=alt.Scale(domain=list(theme.COLOURS), range=list(theme.COLOURS.values())),
             ),
         )
         .properties(**small)
@@ -215,7 +217,9 @@ def partitions(rows: Rows) -> Any:
             y=alt.Y("partition:N", sort=order, title=None, axis=names)
         )
         bars = base.mark_rule(opacity=0.5).encode(x=alt.X("low:Q", title="Points over alone"), x2="high:Q")
-        points = base.mark_point(filled=True, size=60, opacity=1, color=theme.WAYS["in coalitions"]).encode(x="gain:Q")
+        points = base.mark_point(filled=True, size=60, opacity=1, color=theme.COLOURS["in coalitions"]).encode(
+            x="gain:Q"
+        )
         zero = alt.Chart(alt.InlineData(values=[{"x": 0}])).mark_rule(strokeDash=[4, 4]).encode(x="x:Q")
         parts.append(alt.layer(zero, bars, points).properties(width=170, height=280))
     return alt.hconcat(*parts)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcollab.errors import InputError
+from fedcollab.metrics import total_variation
 from fedcollab.seeds import generator
 
 Ints = NDArray[np.int64]
@@ -114,14 +115,13 @@ def deal(labels: Ints, train: Ints, test: Ints, *, seed: int, reuse: bool = Fals
     ]
 
 
-def total_variation(mixes: Floats) -> Floats:
+def label_distances(mixes: Floats) -> Floats:
     """Return the total variation distance of every two clients that differ in their label mix alone.
 
     With P_i(x, y) = q_i(y) P(x | y), TV(P_i, P_j) = 1/2 sum_y |q_i(y) - q_j(y)|: the images cancel.
 
-    >>> total_variation(np.array([[1, 2, 2, 2, 0], [0, 2, 2, 2, 1]]) / 7).round(4).tolist()
+    >>> label_distances(np.array([[1, 2, 2, 2, 0], [0, 2, 2, 2, 1]]) / 7).round(4).tolist()
     [[0.0, 0.1429], [0.1429, 0.0]]
     """
     shares = mixes / mixes.sum(axis=1, keepdims=True)
-    distances: Floats = np.abs(shares[:, None, :] - shares[None, :, :]).sum(axis=2) / 2
-    return distances
+    return total_variation(shares[:, None, :], shares[None, :, :])

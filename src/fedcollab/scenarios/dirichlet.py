@@ -6,7 +6,7 @@ import numpy as np
 
 from fedcollab.errors import number
 from fedcollab.scenarios.data import Images
-from fedcollab.scenarios.deal import Floats, Ints, total_variation
+from fedcollab.scenarios.deal import Floats, Ints, label_distances
 from fedcollab.scenarios.label import SETTINGS
 from fedcollab.scenarios.scenario import Scenario, label_shares, make_scenario
 from fedcollab.scenarios.sizes import PerClient, per_client
@@ -62,7 +62,7 @@ def dirichlet(
         test=test,
         seed=seed,
         iid=iid,
-        truth=total_variation(mixes),
+        truth=label_distances(mixes),
         settings=SETTINGS,
     )
 

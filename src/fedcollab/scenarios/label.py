@@ -8,7 +8,7 @@ import numpy as np
 
 from fedcollab.errors import InputError
 from fedcollab.scenarios.data import Images
-from fedcollab.scenarios.deal import Floats, total_variation
+from fedcollab.scenarios.deal import Floats, label_distances
 from fedcollab.scenarios.scenario import Scenario, make_scenario
 from fedcollab.scenarios.sizes import PerClient, Sizes, block_types, default_sizes
 
@@ -87,7 +87,7 @@ def label_shift(
         test=held,
         seed=seed,
         iid=iid,
-        truth=total_variation(shares[types]),
+        truth=label_distances(shares[types]),
         settings=SETTINGS,
     )
 

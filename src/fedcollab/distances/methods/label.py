@@ -13,6 +13,7 @@ import numpy as np
 from fedcollab import seeds
 from fedcollab.distances.request import Estimate, Floats, Request
 from fedcollab.errors import number
+from fedcollab.metrics import total_variation
 
 
 def estimate(request: Request, *, replicates: int = 100) -> Estimate:
@@ -48,15 +49,3 @@ def label_counts(request: Request, name: str) -> Floats:
     """Return how many training samples of each class a client has."""
     counts = request.federation.described[name]["label_counts"]
     return np.array([counts.get(str(label), 0) for label in request.federation.schema.classes], dtype=np.float64)
-
-
-def total_variation(first: Floats, second: Floats) -> Floats:
-    """Return 1/2 sum |p - q| over the last axis.
-
-    Examples
-    --------
-    >>> float(total_variation(np.array([0.5, 0.5, 0.0]), np.array([0.0, 0.5, 0.5])))
-    0.5
-    """
-    total: Floats = np.abs(first - second).sum(axis=-1) / 2
-    return total
