@@ -129,7 +129,7 @@ class NormReply(TypedDict):
 
 
 class StepMessage(TypedDict):
-    """The weights of all models of the client's pairs: message and reply of `cross-step`, message of `cross-validate`."""
+    """The message of `cross-step` and `cross-validate`, and the reply of the first: the weights of all models."""
 
     w: Weights
 
@@ -297,7 +297,7 @@ def _responses(w: Tensor, x: Tensor, scale: Tensor) -> Tensor:
 
 
 def _groups(part: ClientPlan, device: str) -> list[tuple[tuple[int, int, int], Tensor, Tensor, Tensor]]:
-    """Group models with the same training samples: (size, repeat, fold), and positions, targets and scales of the models."""
+    """Group models by training samples: (size, repeat, fold), and the positions, targets and scales of the models."""
     members: dict[tuple[int, int, int], list[int]] = {}
     listed = part.models()
     for place, (pair, _, repeat, fold) in enumerate(listed):

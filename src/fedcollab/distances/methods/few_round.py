@@ -8,8 +8,8 @@
 with x~ = (R x / sigma, 1), R a random projection to `width` features, sigma the root mean square length of R x in the
 two clients, and lambda = ridge / (training samples of the smaller client). It is `cross` with a quadratic loss: one
 linear discriminator per label with a shared part, cross-fitted over folds. What makes it cheap is that the quadratic
-loss needs a client's second moments alone (`moments.py`), sent once for all pairs and folds: training moments are the
-total less the fold's. With P_k = (G_k + lambda)^-1, G_k, b_k the moments of label k averaged over the sides,
+loss needs a client's second moments alone (`few_round_client.py`), sent once for all pairs and folds: training moments
+are the total less the fold's. With P_k = (G_k + lambda)^-1, G_k, b_k the moments of label k averaged over the sides,
 
     u = ((1 + K) I - lambda sum_k P_k)^-1 sum_k P_k b_k,        u + v_k = P_k (b_k + lambda u).
 

@@ -151,7 +151,7 @@ def fold_moments(plan: Mapping[str, Any], silo: Silo) -> Floats:
 
 
 def hits(plan: Mapping[str, Any], w: Floats, targets: list[int], silo: Silo) -> Floats:
-    """Return for each pair and sample whether the discriminator that did not see the sample attributes it to this client.
+    """Return for each pair and sample whether a discriminator that did not see the sample attributes it to this client.
 
     Parameters
     ----------

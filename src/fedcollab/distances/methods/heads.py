@@ -180,7 +180,10 @@ class Hypothesis(Head):
         return right * torch.where(target[..., None] > 0.5, 1.0, -hit / (1.0 - hit).clamp(min=1e-6))
 
     def correct(self, outputs: Tensor, y: Tensor, target: Tensor) -> Tensor:
-        """Return whether h(x) = y at the first client (`target` 1) and h(x) != y at the second; h(x) is the largest of `outputs`."""
+        """Return whether h(x) = y at the first client (`target` 1) and h(x) != y at the second.
+
+        h(x) is the class with the largest of the `outputs`, and `y` the label.
+        """
         return (outputs.argmax(dim=-1) == y) == (target > 0.5)
 
 

@@ -96,10 +96,10 @@ def estimate(
         number(name, getattr(settings, name), at_least=1, whole=True)
     cost = None
     if isinstance(request.runtime, Vectorised):
-        told = tasks(request, settings)
-        for name, task in told.items():
+        assigned = tasks(request, settings)
+        for name, task in assigned.items():
             check(task, request.runtime.silos[name])
-        best, taken = span.run(request, settings, told)
+        best, taken = span.run(request, settings, assigned)
         cost = count(request, settings, taken)
     else:
         best, _ = exchange(request, settings)

@@ -195,7 +195,7 @@ def accuracy(task: Task, w: Tensor, pairs: list[int], silo: Silo) -> np.ndarray:
 
 
 def split(task: Task, silo: Silo) -> tuple[Ints, Ints]:
-    """Return the positions of training and held-out samples, stratified by label; the same in all pairs of the client."""
+    """Return the positions of training and held-out samples, stratified by label; they are the same in all pairs."""
     y = silo.arrays.y
     mask = stratified(y, task.train / len(y), seeds.generator(task.seed, "published-split", silo.name))
     return np.flatnonzero(mask), np.flatnonzero(~mask)

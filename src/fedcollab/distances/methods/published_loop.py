@@ -62,7 +62,7 @@ def watch(
     *,
     settle: bool = False,
 ) -> tuple[Floats, NDArray[np.int64]]:
-    """Advance the active pairs round by round, validate them every so often, and stop each when its patience is used up.
+    """Advance the active pairs round by round, validate them every so often, and stop each when it gets no better.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def watch(
     request : Request
         Its progress is called with (pairs that stopped, pairs).
     settle : bool
-        Do not compute a pair further that has reached 1, which nothing can better; its rounds are counted as if it were.
+        Stop computing a pair that has reached 1, which nothing can better; its rounds are counted as if it went on.
 
     Returns
     -------

@@ -86,7 +86,7 @@ def watch_stacked(
         w = start.to(device).repeat(len(chunk), 1)
 
         def advance(active: Active, round_: int, w: Tensor = w, first: int = first) -> None:
-            """Train the `active` pairs for the round `round_`; `w` are the weights of the chunk that starts at `first`."""
+            """Train the `active` pairs for round `round_`; `w` are the weights of the chunk that starts at `first`."""
             fresh = torch.zeros(len(w), w.shape[1], device=device)
             for name, own, at in _own(mine, active + first, first):
                 fresh[at] += published_client.local_update(tasks[name], w[at], own, round_, silos[name]) / 2

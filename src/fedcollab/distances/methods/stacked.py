@@ -67,7 +67,7 @@ _KEYS = ("accuracy", "variance", "fitted", "replicates")
 
 
 def _chunks(design: Design) -> list[tuple[list[int], bool]]:
-    """Return pairs of one training size and number of repeats, in chunks that fit the budget; and whether to use the span."""
+    """Return pairs of equal training size and repeats, in chunks that fit the budget; and whether to use the span."""
     alike: dict[tuple[int, int], list[int]] = {}
     for position, key in enumerate(zip(design.sizes, design.repeats, strict=True)):
         alike.setdefault(key, []).append(position)
@@ -83,7 +83,7 @@ def _chunks(design: Design) -> list[tuple[list[int], bool]]:
 
 
 class Within:
-    """A cache of the Gram matrices within one client's training sets, kept while pairs of one training size are computed."""
+    """A cache of the Gram matrices within one client's training sets, emptied when the training size changes."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -129,7 +129,7 @@ def _direct(design: Design, x: Tensor, y: Tensor, target: Tensor, scale: Tensor)
 
 
 def _span(design: Design, x: list[Tensor], own: list[Tensor], y: Tensor, target: Tensor, scale: Tensor) -> Tensor:
-    """Return the same weights from coefficients of the training samples; `own` are the Gram matrices within each client."""
+    """Return the same weights from coefficients of the training samples; `own` are the Gram matrices of each client."""
     head, size = design.head, design.sizes[0]
     kernel = x[0].new_empty(len(y), 2 * size, 2 * size)
     kernel[:, :size, :size], kernel[:, size:, size:] = own
