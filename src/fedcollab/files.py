@@ -166,7 +166,10 @@ def digest(path: str | Path) -> str:
 
 def read_made(path: str | Path) -> dict[str, Any] | None:
     """Return the settings and inputs that an artefact was made with; None if the file does not hold them."""
-    content = json.loads(Path(path).read_text(encoding="utf-8"))
+    try:
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"`{path}` is not JSON: {error}") from None
     made = content.get("made") if isinstance(content, dict) else None
     return made if isinstance(made, dict) and {"settings", "inputs"} <= made.keys() else None
 

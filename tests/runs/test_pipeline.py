@@ -86,7 +86,7 @@ def test_changed_data_and_changed_preparation_are_seen(consortium: list[ClientDa
                         consortium[0].y_test), *consortium[1:]]  # fmt: skip
     with pytest.warns(FedcollabWarning, match="the data of `a`"):
         FedCollab(C=2.0, run_dir=tmp_path).fit(other)
-    with pytest.warns(FedcollabWarning, match="prepared with other settings .*scale: None before, none now"):
+    with pytest.warns(FedcollabWarning, match="prepared with other settings .*scale: auto before, none now"):
         scaled = FedCollab(C=2.0, scale="none", run_dir=tmp_path).fit(other)
     assert scaled.federation.schema.mean == (0.0,)
 

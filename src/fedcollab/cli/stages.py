@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -128,8 +129,10 @@ def estimate(
             estimated = distances.estimate_distances(
                 present, method=settings["distance"], seed=settings["seed"], progress=progress, **measuring
             )
-        made = {"settings": {"distance": settings["distance"], "seed": settings["seed"], "options": measuring}}
-        estimated.save(out, {**made, "inputs": {}})
+        made = {"distance": settings["distance"], "seed": settings["seed"], "options": measuring}
+        estimated.save(
+            out, {"settings": made, "inputs": {} if run is None or described is None else run.inputs(described)}
+        )
         if run is not None:
             asked = {} if resume else {"settings": settings}
             run.write_config({**asked, "clients": described, "absent": sorted(present.left_out)})
@@ -250,19 +253,15 @@ def all_stages(
         The answer before training, and the results by way of training.
     """
     check_settings(settings)
-    encoder = settings.get("encoder", "none")
-    with bar("encoding", quiet=quiet or encoder == "none") as progress:
-        prepared = {key: settings[key] for key in ("scale", "missing_indicators", "test_share", "seed")}
-        clients_ready = federation.federate(clients, encoder=encoder, progress=progress, **prepared)
     pipeline = runs.FedCollab(
         C=C,
-        distance=settings["distance"],
         distance_options=settings.get("distance_options", {}),
-        run_dir=start(),
+        encoder=settings.get("encoder", "none"),
         quiet=quiet,
-        seed=settings["seed"],
+        **{key: settings[key] for key in ("distance", "scale", "missing_indicators", "test_share", "seed")},
     )
-    fitted = pipeline.fit(clients_ready)
+    prepared = pipeline.prepare(clients)
+    fitted = replace(pipeline, run_dir=start()).fit(prepared)
     keys = ("algorithm", "model", "rounds", "lr", "batch_size", "local_epochs")
     asked = {key: settings[key] for key in keys}
     results = {}

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from fedcollab import distances as distances_of
-from fedcollab import training
+from fedcollab import encoders, training
 from fedcollab.coalitions import Collaboration, CPath, c_path, solve
 from fedcollab.data.client import ClientData
 from fedcollab.distances import Distances
@@ -92,7 +92,7 @@ class FedCollab:
         InputError
             If the clients' data do not fit together, or the run directory is about other clients.
         """
-        federation = self._federate(clients)
+        federation = self.prepare(clients)
         run = self.run
         if run is None:
             with self._bar("distances") as progress:
@@ -101,11 +101,11 @@ class FedCollab:
                 path = c_path(distances, **self._path_options())
             return Fitted(self, federation, distances, path, self._solve(distances, path))
         described = run.begin(federation, self._prepared())
-        clients_now = {name: reply["fingerprint"] for name, reply in described.items()}
+        inputs = run.inputs(described)
         with self._bar("distances") as progress:
             made = {
                 "settings": {"distance": self.distance, "seed": self.seed, "options": self.distance_options},
-                "inputs": {"schema.json": run.digest("schema.json"), "clients": clients_now},
+                "inputs": inputs,
             }
             estimate = partial(self._estimate, federation, progress)
             distances = run.stage(
@@ -113,26 +113,32 @@ class FedCollab:
             )
             distances = self._completed(run, distances, federation, made, progress)
         self._check_clients(distances, federation)
-        inputs = {"distances.json": run.digest("distances.json")}
+        found = {"distances.json": run.digest("distances.json")}
         with self._bar("coalitions for every C"):
-            made = {"settings": {"seed": self.seed, **self._path_options()}, "inputs": inputs}
+            made = {"settings": {"seed": self.seed, **self._path_options()}, "inputs": found}
             path = run.stage(
                 "path.json",
                 CPath.load,
                 made,
                 lambda: _saved(c_path(distances, **self._path_options()), run, "path.json", made),
             )
-        asked = {"settings": {"C": self.C, "seed": self.seed, **self.solve_options}, "inputs": inputs}
+        asked = {"settings": {"C": self.C, "seed": self.seed, **self.solve_options}, "inputs": found}
         collaboration = run.stage(
             "collaboration.json",
             Collaboration.load,
             asked,
             lambda: _saved(self._solve(distances, path), run, "collaboration.json", asked),
         )
-        return Fitted(self, federation, distances, path, collaboration, clients_now)
+        return Fitted(self, federation, distances, path, collaboration, inputs)
 
-    def _federate(self, clients: Clients) -> Federation:
-        """Prepare the clients; a run that goes on keeps the schema that it began with."""
+    def prepare(self, clients: Clients) -> Federation:
+        """Prepare the clients; a run that goes on keeps the schema that it began with.
+
+        Parameters
+        ----------
+        clients : iterable of ClientData, Runtime or Federation
+            The clients.
+        """
         run, prepared = self.run, self._prepared()
         if run is not None and run.has("schema.json") and run.prepared(prepared) == prepared:
             schema = run.schema()
@@ -149,9 +155,13 @@ class FedCollab:
 
     def _prepared(self) -> dict[str, Any]:
         """Return the settings that the clients are prepared with, as they are compared and recorded."""
-        encoder = self.encoder if self.encoder is None or isinstance(self.encoder, str) else repr(self.encoder)
-        keys = ("scale", "missing_indicators", "test_share", "seed")
-        return {**{key: getattr(self, key) for key in keys}, "encoder": None if encoder == "none" else encoder}
+        return {
+            "scale": self.scale or "auto",
+            "missing_indicators": bool(self.missing_indicators),
+            "test_share": 0.2 if self.test_share is None else self.test_share,
+            "seed": self.seed,
+            "encoder": None if self.encoder in (None, "none") else encoders.name_encoder(self.encoder),
+        }
 
     def _estimate(self, federation: Federation, progress: Progress) -> Distances:
         """Estimate the distances with the settings of this object."""
@@ -220,8 +230,8 @@ class Fitted:
         (`c_path` computes a new one).
     collaboration : Collaboration
         Who should train with whom.
-    fingerprints : mapping
-        A checksum of each client's data, where the run has a directory.
+    inputs : mapping
+        A digest of the schema and a checksum of each client's data, where the run has a directory.
     """
 
     settings: FedCollab
@@ -229,7 +239,7 @@ class Fitted:
     distances: Distances
     path: CPath | None
     collaboration: Collaboration
-    fingerprints: Mapping[str, str | None] = field(default_factory=dict)
+    inputs: Mapping[str, Any] = field(default_factory=dict)
 
     def train(
         self, algorithm: str = "fedavg", model: Any = "mlp", *, way: str = "coalitions", **options: Any
@@ -271,11 +281,7 @@ class Fitted:
             plain = {key: value for key, value in settings.items() if key not in unrecorded}
             made = {
                 "settings": {**plain, "model": training.name_model(model)},
-                "inputs": {
-                    "schema.json": run.digest("schema.json"),
-                    "clients": dict(self.fingerprints),
-                    "coalitions": coalitions,
-                },
+                "inputs": {**self.inputs, "coalitions": coalitions},
             }
             folder = f"training/{way}"
             return run.stage(

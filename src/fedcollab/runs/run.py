@@ -339,6 +339,17 @@ class Run:
             )
         return described
 
+    def inputs(self, described: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+        """Return what distances and trainings are made of: a digest of the schema, and the clients' fingerprints.
+
+        Parameters
+        ----------
+        described : mapping
+            What the clients say of themselves, by name.
+        """
+        prints = {name: reply.get("fingerprint") for name, reply in described.items()}
+        return {"schema.json": self.digest("schema.json"), "clients": prints}
+
     def recover(self) -> None:
         """Complete a change of several files that is ready, and remove one that is not."""
         staged = self.file(NEXT)

@@ -188,12 +188,13 @@ def _limit_setting(message: Any, silo: Silo, limits: Limits) -> None:
             type(value) is int and value >= 1 for value in (setting.batch_size, setting.epochs, *shape, classes)
         )
         proper = whole and setting.epochs <= EPOCHS and 0 < float(setting.lr) < 1e6
+        options = json.dumps(spec["options"], ensure_ascii=False)
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise Refused(f"`setting` cannot be read: {type(error).__name__}") from None
     schema = silo.schema if "prepare" in silo.state else None
     if schema is None or not proper or shape != schema.shape or classes != len(schema.classes):
         raise Refused("`setting` does not fit the data that were prepared, or asks for too much")
-    if any(isinstance(value, str) and ("/" in value or "\\" in value) for value in spec["options"].values()):
+    if "/" in options or "\\" in options:
         raise Refused("`setting` names a file of the silo's disk")
     make_algorithm(setting.algorithm, setting.options)
     weights = message["models"][0] if "models" in message else message["w"]
@@ -206,7 +207,7 @@ def _limit_train(message: TrainMessage, silo: Silo, limits: Limits) -> None:
     members = set(message.get("coalition", []))
     if len(members) < limits.min_coalition or silo.name not in members:
         raise Refused(
-            f"the coalition is {', '.join(sorted(members)) or 'not said'}; this silo asks for at least "
+            f"the coalition is {', '.join(sorted(members)) or 'not named'}; this silo asks for at least "
             f"{limits.min_coalition} clients, itself among them"
         )
     require_samples(len(silo.arrays.y), limits, "an update")
@@ -215,9 +216,9 @@ def _limit_train(message: TrainMessage, silo: Silo, limits: Limits) -> None:
 
 def _complete_or_diverged(message: TrainMessage, reply: TrainReply) -> str | None:
     """Return what is wrong with a reply whose `finite` does not go with its weights and loss; None if nothing is."""
-    if ("w" in reply and "loss" in reply) == reply["finite"]:
-        return None
-    return "`w` and `loss` belong to a finite reply"
+    if reply["finite"]:
+        return None if "w" in reply and "loss" in reply else "a finite reply has `w` and `loss`"
+    return None if "diverged" in reply and "w" not in reply else "a reply that is not finite has `diverged` and no `w`"
 
 
 @action(

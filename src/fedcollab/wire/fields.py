@@ -85,7 +85,7 @@ class Sides:
         low = -np.inf if self.low is None else self.low - 1e-6
         high = np.inf if self.high is None else self.high + 1e-6
         if value.size and np.isfinite((low, high)).any() and not (value.min() >= low and value.max() <= high):
-            raise BrokenMessage(f"has values outside {self.low:g} to {self.high:g}")
+            raise BrokenMessage(f"has values outside {self.low} to {self.high}")
 
 
 class FurtherArrays:
