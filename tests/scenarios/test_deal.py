@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedcollab.errors import InputError
-from fedcollab.scenarios.deal import apportion, count_table, deal, total_variation
+from fedcollab.scenarios.deal import apportion, count_table, deal, label_distances
 
 
 @given(
@@ -68,9 +68,9 @@ def test_iid_counts_follow_the_mix_and_vary_between_clients() -> None:
     assert table[:, 1].var() == pytest.approx(50 * 0.2 * 0.8, rel=0.2)
 
 
-def test_total_variation_is_a_metric_on_mixes() -> None:
+def test_label_distances_is_a_metric_on_mixes() -> None:
     mixes = np.random.default_rng(0).dirichlet([0.5] * 6, size=8)
-    distances = total_variation(mixes)
+    distances = label_distances(mixes)
     assert (distances == distances.T).all()
     assert (np.diag(distances) == 0).all()
     assert (distances <= 1).all()

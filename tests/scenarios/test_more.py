@@ -9,7 +9,7 @@ import pytest
 
 from fedcollab.errors import InputError
 from fedcollab.scenarios import Images, make
-from fedcollab.scenarios.deal import total_variation
+from fedcollab.scenarios.deal import label_distances
 
 Counts = Callable[..., list[int]]
 Pool = Callable[[int, int], Images]
@@ -28,7 +28,7 @@ def test_dirichlet_is_skewed_by_alpha(numbered: Pool) -> None:
 def test_dirichlet_clients_have_their_own_mix(numbered: Pool, label_counts: Counts) -> None:
     made = make("dirichlet", dataset=numbered(5, 5000), alpha=0.5, clients=6, quantity=1000, test=50)
     counts = np.array([label_counts(client, 5) for client in made.clients])
-    assert np.allclose(total_variation(counts.astype(float)), made.truth, atol=0.005)
+    assert np.allclose(label_distances(counts.astype(float)), made.truth, atol=0.005)
     assert made.types == tuple(range(6))
     more = make("dirichlet", dataset=numbered(5, 5000), alpha=0.5, clients=9, quantity=1000, test=50)
     assert np.allclose(more.truth[:6, :6], made.truth)  # type: ignore[index]
