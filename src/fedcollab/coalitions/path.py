@@ -35,12 +35,12 @@ from numpy.typing import ArrayLike
 from fedcollab.artefact import read_json, write_json
 from fedcollab.coalitions.constraints import read_constraints
 from fedcollab.coalitions.evidence import evidence
-from fedcollab.coalitions.exact import LISTED, SMALL, WIDEST, prove
-from fedcollab.coalitions.feasible import refuse_impossible
 from fedcollab.coalitions.inputs import Inputs, Labels, read_inputs
-from fedcollab.coalitions.instance import Instance, build_instance
-from fedcollab.coalitions.local import best_of, search
-from fedcollab.coalitions.subsets import subset_lines
+from fedcollab.coalitions.solver.exact import LISTED, SMALL, WIDEST, prove
+from fedcollab.coalitions.solver.feasible import refuse_impossible
+from fedcollab.coalitions.solver.instance import Instance, build_instance
+from fedcollab.coalitions.solver.local import best_of, search
+from fedcollab.coalitions.solver.subsets import subset_lines
 from fedcollab.errors import InputError, number
 
 #: clients that a path is drawn for

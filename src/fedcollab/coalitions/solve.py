@@ -16,14 +16,14 @@ from numpy.typing import ArrayLike
 
 from fedcollab.coalitions.collaboration import Collaboration
 from fedcollab.coalitions.constraints import Constraints, read_constraints
-from fedcollab.coalitions.exact import PROGRAMME, SMALL, WIDEST, prove
-from fedcollab.coalitions.feasible import refuse_impossible
 from fedcollab.coalitions.inputs import Floats, Inputs, Labels, read_inputs
-from fedcollab.coalitions.instance import TOLERANCE, Instance, build_instance
-from fedcollab.coalitions.large import search_large
-from fedcollab.coalitions.local import search
-from fedcollab.coalitions.lower_bound import row_bound, shared_bound
 from fedcollab.coalitions.objective import coalition_sums, own_sums, terms
+from fedcollab.coalitions.solver.exact import PROGRAMME, SMALL, WIDEST, prove
+from fedcollab.coalitions.solver.feasible import refuse_impossible
+from fedcollab.coalitions.solver.instance import TOLERANCE, Instance, build_instance
+from fedcollab.coalitions.solver.large import search_large
+from fedcollab.coalitions.solver.local import search
+from fedcollab.coalitions.solver.lower_bound import row_bound, shared_bound
 from fedcollab.errors import InputError, choose, number
 
 #: above this many clients the matrix is read in rows and never copied

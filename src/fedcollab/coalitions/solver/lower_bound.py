@@ -17,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 
 from fedcollab.coalitions.inputs import Floats, Matrix
-from fedcollab.coalitions.instance import Instance
+from fedcollab.coalitions.solver.instance import Instance
 
 #: pairs sorted over all subgradient steps
 WORK = 2_000_000

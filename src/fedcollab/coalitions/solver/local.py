@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcollab.coalitions.inputs import Floats, Labels, first_appearance
-from fedcollab.coalitions.instance import Instance
+from fedcollab.coalitions.solver.instance import Instance
 from fedcollab.seeds import generator
 
 #: elements that one lockstep step may touch; larger searches run their restarts in several batches

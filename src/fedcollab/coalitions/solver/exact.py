@@ -15,11 +15,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedcollab.coalitions import columns
 from fedcollab.coalitions.inputs import Floats, Labels
-from fedcollab.coalitions.instance import TOLERANCE, Instance
-from fedcollab.coalitions.prices import Masks, Pool, column_generation, unpack
-from fedcollab.coalitions.subsets import programme, spread, subset_lines
+from fedcollab.coalitions.solver import columns
+from fedcollab.coalitions.solver.instance import TOLERANCE, Instance
+from fedcollab.coalitions.solver.prices import Masks, Pool, column_generation, unpack
+from fedcollab.coalitions.solver.subsets import programme, spread, subset_lines
 
 #: up to this many units every coalition is listed, and the subset programme settles what nothing else does
 PROGRAMME = 20
