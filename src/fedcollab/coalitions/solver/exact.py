@@ -37,11 +37,15 @@ LOOKS = 5_000_000
 
 @dataclass(frozen=True)
 class Proof:
-    """What was proven: a partition (None: there is no admissible one), a lower bound, and whether they meet."""
+    """What was proven: a partition, a lower bound, whether they meet, and whether the budget of work was spent.
+
+    Without a partition: none is known, or (where `optimal`) there is none that the constraints admit.
+    """
 
     labels: Labels | None
     lower: float
     optimal: bool
+    spent: bool = False
 
 
 def prove(

@@ -1,42 +1,72 @@
-"""The problem as the solvers see it: units with sizes, masses and pair costs, in an order of their own.
+"""The problem as the solvers see it: units with sizes, masses and pair costs.
 
 A unit is a client, or a group of clients that must stay together. The cost of a coalition S of units is
     f(S) = C n_S / sqrt(m_S) + V_S / m_S,   n_S = sum n_u,  m_S = sum m_u,  V_S = sum_u w_u + sum_{u<v} B_uv
 with n_u clients, m_u samples, w_u = sum_{i,j in u} m_j D_ij and B_uv = sum_{i in u, j in v} (m_j D_ij + m_i D_ji).
 f is additive in everything a move changes, and an asymmetric D becomes the symmetric B.
 
-Units are put in a canonical order (by quantity, then by what they see of the others), so that the searches, their
-random permutations and their ties do not depend on the order in which clients are given. Only clients that look the
-same to these keys (equal quantity and equal distance profiles) are told apart by position.
+`Instance` holds B in memory, with its units in a canonical order (by quantity, then by what they see of the others), so
+that the searches, their random permutations and their ties do not depend on the order in which clients are given. Only
+clients that look the same to these keys (equal quantity and equal distance profiles) are told apart by position.
+`RowInstance` is for thousands of clients: it reads rows of the matrix when they are needed and never copies it.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcollab.coalitions.constraints import Constraints
+from fedcollab.coalitions.constraints import Constraints, clashing
 from fedcollab.coalitions.inputs import Floats, Inputs, Labels, first_appearance
+from fedcollab.coalitions.objective import BLOCK, own_sums
 
 #: two objectives closer than this, relatively, count as equal; an answer is called optimal within it
 TOLERANCE = 1e-9
+#: up to this many units the canonical order looks at every pair cost twice; beyond it, once
+FEW = 400
 
 
 @dataclass(frozen=True)
-class Instance:
-    """One problem: U units in canonical order. `unit[i]` is the unit of client i."""
+class Problem(ABC):
+    """U units with their sizes, masses and inner pair sums, and what coalitions are allowed.
+
+    `unit[i]` is the unit of client i.
+    """
 
     sizes: Floats
     masses: Floats
     own: Floats
-    pairs: Floats
     clash: NDArray[np.bool_] | None
     min_size: int
     max_size: int | None
     C: float
     unit: Labels
+
+    @abstractmethod
+    def row(self, unit: int) -> Floats:
+        """Return the pair costs of one unit with every unit (those with itself count for nothing)."""
+
+    @abstractmethod
+    def rows(self) -> Iterator[Floats]:
+        """Return the pair costs of every unit, one after the other."""
+
+    @abstractmethod
+    def sums(self, labels: Labels) -> Floats:
+        """Return V of every coalition of a partition of the units."""
+
+    @abstractmethod
+    def contract(self, blocks: Labels) -> Instance:
+        """Return the same problem with every block of units (labels 0..K-1) contracted to one unit."""
+
+    @property
+    @abstractmethod
+    def room(self) -> float:
+        """Bytes that one table of a search may take beside the matrix."""
 
     @property
     def count(self) -> int:
@@ -53,12 +83,12 @@ class Instance:
         """More than any objective can be: what one client missing to the minimum size costs during a search."""
         return float((self.sizes * (self.C / np.sqrt(self.masses) + 1)).sum()) + 1
 
-    def at(self, C: float) -> Instance:
-        """The same problem with another C."""
+    def at(self, C: float) -> Self:
+        """Return the same problem with another C."""
         return replace(self, C=C)
 
     def cost(self, sizes: Floats, masses: Floats, sums: Floats) -> Floats:
-        """f(S) for arrays of n_S, m_S > 0 and V_S, with the penalty for coalitions under the minimum size."""
+        """Return f(S) for arrays of n_S, m_S > 0 and V_S, with the penalty for coalitions under the minimum size."""
         value = (self.C * sizes) / np.sqrt(masses)
         value += sums / masses
         if self.min_size > 1:
@@ -66,35 +96,144 @@ class Instance:
         return value
 
     def lines(self, labels: Labels) -> tuple[float, float]:
-        """L as a line in C for a partition of the units: (a, b) with L = a C + b."""
+        """Return L as a line in C for a partition of the units: (a, b) with L = a C + b."""
         sizes = np.bincount(labels, weights=self.sizes)
         masses = np.bincount(labels, weights=self.masses)
-        sums: Floats = np.bincount(labels, weights=self.own).astype(np.float64)
-        sums += np.bincount(labels, weights=(self.pairs * (labels[:, None] == labels)).sum(axis=1)) / 2
+        sums = self.sums(labels)
         used = sizes > 0
         return float((sizes[used] / np.sqrt(masses[used])).sum()), float((sums[used] / masses[used]).sum())
 
     def value(self, labels: Labels) -> float:
-        """L of a partition of the units."""
+        """Return L of a partition of the units."""
         slope, intercept = self.lines(labels)
         return slope * self.C + intercept
 
+    def missing(self, labels: Labels) -> float:
+        """Return how many clients the coalitions lack to the minimum size."""
+        sizes = np.bincount(labels, weights=self.sizes)
+        return float(np.maximum(self.min_size - sizes[sizes > 0], 0).sum())
+
     def admits(self, labels: Labels) -> bool:
-        """Whether a partition of the units respects size and cannot-link constraints."""
+        """Return whether a partition of the units respects size and cannot-link constraints."""
         sizes = np.bincount(labels, weights=self.sizes)
         sizes = sizes[sizes > 0]
-        apart = self.clash is None or not (self.clash & (labels[:, None] == labels)).any()
+        apart = self.clash is None or not clashing(self.clash, labels)
         return apart and bool(sizes.min() >= self.min_size and sizes.max() <= self.largest)
 
     def to_clients(self, labels: Labels) -> Labels:
-        """The partition of the clients that a partition of the units stands for."""
+        """Return the partition of the clients that a partition of the units stands for."""
         return first_appearance(np.asarray(labels)[self.unit])
 
     def to_units(self, assignment: Labels) -> Labels:
-        """The partition of the units that a partition of the clients stands for."""
+        """Return the partition of the units that a partition of the clients stands for."""
         labels = np.zeros(self.count, dtype=np.int64)
         labels[self.unit] = assignment
         return first_appearance(labels)
+
+    def _contract(self, blocks: Labels, inner: Floats) -> Instance:
+        """Contract blocks, given `inner`: for every two blocks the sum of m_j D_ij over i in one and j in the other."""
+        clash = self.clash
+        if clash is not None:
+            order, starts = _grouped(blocks)
+            clash = np.logical_or.reduceat(clash[order], starts, axis=0)[:, order]
+            clash = np.logical_or.reduceat(clash, starts, axis=1)
+        pairs = inner + inner.T
+        np.fill_diagonal(pairs, 0)
+        return Instance(
+            sizes=np.bincount(blocks, weights=self.sizes).astype(np.float64),
+            masses=np.bincount(blocks, weights=self.masses).astype(np.float64),
+            own=inner.diagonal().copy(),
+            clash=clash,
+            min_size=self.min_size,
+            max_size=self.max_size,
+            C=self.C,
+            unit=blocks[self.unit],
+            pairs=pairs,
+        )
+
+
+@dataclass(frozen=True)
+class Instance(Problem):
+    """A problem with its pair costs in memory."""
+
+    pairs: Floats
+
+    def row(self, unit: int) -> Floats:  # noqa: D102 (as in Problem)
+        return self.pairs[unit]
+
+    def rows(self) -> Iterator[Floats]:  # noqa: D102
+        return iter(self.pairs)
+
+    @property
+    def room(self) -> float:  # noqa: D102
+        return self.pairs.nbytes
+
+    def sums(self, labels: Labels) -> Floats:  # noqa: D102
+        sums: Floats = np.bincount(labels, weights=self.own).astype(np.float64)
+        if self.count <= FEW:
+            return sums + np.bincount(labels, weights=(self.pairs * (labels[:, None] == labels)).sum(axis=1)) / 2
+        order, starts = _grouped(labels)
+        for members in np.split(order, starts[1:]):
+            sums[labels[members[0]]] += self.pairs[np.ix_(members, members)].sum() / 2
+        return sums
+
+    def contract(self, blocks: Labels) -> Instance:  # noqa: D102
+        order, starts = _grouped(blocks)
+        half = np.add.reduceat(self.pairs[order], starts, axis=0)[:, order]
+        inner = np.add.reduceat(half, starts, axis=1) / 2
+        inner[np.diag_indices(len(inner))] += np.bincount(blocks, weights=self.own)
+        return self._contract(blocks, inner)
+
+
+@dataclass(frozen=True)
+class RowInstance(Problem):
+    """A problem whose pair costs are read from the matrix, row by row. Units keep the order of the clients."""
+
+    inputs: Inputs
+
+    def row(self, unit: int) -> Floats:  # noqa: D102
+        m, matrix = self.inputs.quantities, self.inputs.matrix
+        clients = [unit] if self.count == len(m) else np.flatnonzero(self.unit == unit)
+        total = np.zeros(len(m))
+        for k in clients:
+            total += matrix[k] * (m + m[k]) if self.inputs.symmetric else matrix[k] * m + matrix[:, k] * m[k]
+        return self._to_units(total)
+
+    def rows(self) -> Iterator[Floats]:  # noqa: D102
+        if self.inputs.symmetric or self.count < len(self.unit):
+            yield from map(self.row, range(self.count))
+            return
+        m, matrix = self.inputs.quantities, self.inputs.matrix
+        for start in range(0, len(m), BLOCK):  # columns side by side are read together
+            part = slice(start, start + BLOCK)
+            yield from matrix[part] * m + np.ascontiguousarray(matrix[:, part].T) * m[part, None]
+
+    @property
+    def room(self) -> float:  # noqa: D102
+        return 0.4 * self.inputs.matrix.nbytes
+
+    def sums(self, labels: Labels) -> Floats:  # noqa: D102
+        assignment = labels[self.unit]
+        own = own_sums(self.inputs.matrix, self.inputs.quantities, assignment)
+        return np.bincount(assignment, weights=own).astype(np.float64)
+
+    def contract(self, blocks: Labels) -> Instance:  # noqa: D102
+        labels, m, matrix = blocks[self.unit], self.inputs.quantities, self.inputs.matrix
+        count = int(blocks.max()) + 1
+        inner = np.empty((count, count))
+        order, starts = _grouped(labels)
+        for block, members in enumerate(np.split(order, starts[1:])):
+            total = matrix[members[0]].astype(np.float64)
+            for k in members[1:]:
+                total += matrix[k]
+            inner[block] = np.bincount(labels, weights=total * m, minlength=count)
+        return self._contract(blocks, inner)
+
+    def _to_units(self, values: Floats) -> Floats:
+        """Add up what belongs to the clients of a unit."""
+        if self.count == len(values):
+            return values
+        return np.bincount(self.unit, weights=values).astype(np.float64)
 
 
 def build_instance(inputs: Inputs, constraints: Constraints, C: float) -> Instance:
@@ -130,15 +269,30 @@ def build_instance(inputs: Inputs, constraints: Constraints, C: float) -> Instan
     )
 
 
+def build_rows(inputs: Inputs, constraints: Constraints, C: float) -> RowInstance:
+    """Contract must-link groups and leave everything else in the matrix."""
+    m, unit = inputs.quantities, constraints.units(len(inputs.quantities))
+    own = np.zeros(int(unit.max()) + 1)
+    for group in np.flatnonzero(np.bincount(unit) > 1):
+        clients = np.flatnonzero(unit == group)
+        own[group] = (inputs.matrix[np.ix_(clients, clients)] @ m[clients]).sum()
+    sizes, masses = np.bincount(unit).astype(np.float64), np.bincount(unit, weights=m).astype(np.float64)
+    clash, limits = constraints.conflicts(unit), (constraints.min_size, constraints.max_size)
+    return RowInstance(sizes, masses, own, clash, *limits, C, unit, inputs)
+
+
 def canonical_order(
     sizes: Floats, masses: Floats, own: Floats, pairs: Floats, clash: NDArray[np.bool_] | None
 ) -> Labels:
-    """An order of the units that follows them when they are reordered.
+    """Return an order of the units that follows them when they are reordered.
 
     Each unit's key starts from its own numbers and takes in, twice, a sum over what it sees of every other unit (bits
     of the pair cost mixed with the other's key; sums of 64-bit integers do not depend on the order of addition).
     """
     key = _mix(_bits(masses)) ^ _mix(_bits(own) + np.uint64(1)) ^ _mix(_bits(sizes) + np.uint64(2))
+    if len(sizes) > FEW:
+        key = _mix(key) + _bits(pairs).sum(axis=1, dtype=np.uint64)
+        return np.lexsort((key, masses)).astype(np.int64)
     seen = _mix(_bits(pairs))
     if clash is not None:
         seen = seen ^ _mix(clash.astype(np.uint64))
@@ -147,12 +301,19 @@ def canonical_order(
     return np.lexsort((key, masses)).astype(np.int64)
 
 
+def _grouped(labels: Labels) -> tuple[Labels, Labels]:
+    """Return the positions sorted by label, and where each label starts among them."""
+    order = np.argsort(labels, kind="stable")
+    return order, np.flatnonzero(np.r_[True, np.diff(labels[order]) > 0])
+
+
 def _bits(values: Floats) -> NDArray[np.uint64]:
+    """Return the bits of the numbers as integers, the same for 0 and -0."""
     return np.ascontiguousarray(values + 0.0).view(np.uint64)
 
 
 def _mix(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """A 64-bit finaliser (splitmix64): spreads every bit over the word."""
+    """Spread every bit over the 64-bit word (the finaliser of splitmix64)."""
     bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return bits ^ (bits >> np.uint64(31))

@@ -1,0 +1,210 @@
+"""The search for many clients: merge, move, refine as Leiden does for communities, and combine what was found.
+
+1. *Merge* from all-local (merge.py). Greedy merging at a smaller C joins like with like before quantities matter, so
+   trees are grown at C, C/2, C/4 and at random C; in each the best partition at the C that was asked for is taken.
+2. *Move* single units (moves.py), then *refine*: every coalition is cut into the blocks of a finer partition of the same
+   tree, and blocks move as if they were units; then whole coalitions join. Until nothing lowers L.
+3. *Combine*: where two partitions agree on which units belong together, these are contracted, and the much smaller
+   problem is searched again, starting from the better of the two (Traag, Waltman and van Eck 2019 for 2; partition
+   crossover, Whitley, Hains and Howe 2009, for 3).
+
+Above `DENSE` units, units are first contracted with their nearest neighbours, level by level; the answer of the smaller
+problem is then refined on the larger one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fedcollab.coalitions.inputs import Floats, Labels, first_appearance
+from fedcollab.coalitions.solver.instance import Problem
+from fedcollab.coalitions.solver.merge import merge_tree
+from fedcollab.coalitions.solver.moves import descend
+from fedcollab.seeds import generator
+
+#: up to this many units all pair costs are held in memory and merged one pair at a time
+DENSE = 3000
+#: the search ends when so many trees in a row (or half of them) brought nothing better
+PATIENCE = 4
+#: units that one contraction of nearest neighbours may join
+NEIGHBOURS = 8
+
+
+def search_levels(problem: Problem, trees: int, seed: int) -> Labels:
+    """Return the best partition of the units that at most so many trees lead to."""
+    if problem.count > DENSE:
+        blocks = nearest_blocks(problem)
+        found = search_levels(problem.contract(blocks), trees, seed)[blocks]
+        return repair(problem, polish(problem, found, [blocks]))
+    instance = problem.contract(np.arange(problem.count))
+    rng = generator(seed, "levels", problem.count)
+    best, idle = np.arange(problem.count), 0
+    for number in range(trees):
+        factor = [1.0, 0.5, 0.25][number] if number < 3 else float(np.exp(rng.uniform(np.log(0.1), np.log(1.5))))
+        tree = merge_tree(instance.at(factor * problem.C))
+        finer = [tree.best(instance.at(share * problem.C)) for share in (0.5, 0.25)]
+        found = polish(instance, tree.best(instance), finer)
+        if number:
+            found = combine(instance, best, found)
+        better = number == 0 or score(instance, found) < score(instance, best) * (1 - 1e-12)
+        best, idle = (found, 0) if better else (best, idle + 1)
+        if idle == min(max(2, trees // 2), PATIENCE):
+            break
+    return repair(instance, best)
+
+
+def score(problem: Problem, labels: Labels) -> float:
+    """Return L of a partition, with the penalty for coalitions under the minimum size."""
+    value = problem.value(labels)
+    return value + problem.penalty * problem.missing(labels) if problem.min_size > 1 else value
+
+
+def polish(problem: Problem, labels: Labels, finer: Sequence[Labels]) -> Labels:
+    """Move units, then the blocks of each finer partition, then whole coalitions, until nothing lowers L."""
+    labels = first_appearance(descend(problem, labels))
+    idle, turn = 0, 0
+    while idle < len(finer):
+        blocks = meet(labels, finer[turn % len(finer)])
+        small = problem.contract(blocks)
+        start = np.zeros(small.count, dtype=np.int64)
+        start[blocks] = labels
+        moved = first_appearance(descend(small, start))
+        whole = descend(small.contract(moved), np.arange(int(moved.max()) + 1))
+        after = first_appearance(whole[moved][blocks])
+        turn += 1
+        if np.array_equal(after, labels):
+            idle += 1
+        else:
+            labels, idle = first_appearance(descend(problem, after)), 0
+    return labels
+
+
+def combine(problem: Problem, first: Labels, second: Labels) -> Labels:
+    """Return the best of two partitions and of what is found when their common blocks are the units."""
+    blocks = meet(first, second)
+    small = problem.contract(blocks)
+    starts = [np.zeros(small.count, dtype=np.int64) for _ in range(2)]
+    for start, labels in zip(starts, (first, second), strict=True):
+        start[blocks] = labels
+    tree = merge_tree(small)
+    finer = [tree.best(small.at(0.5 * problem.C))]
+    found = [polish(small, start, finer) for start in (min(starts, key=lambda each: score(small, each)), tree.best(small))]
+    return polish(problem, min(found, key=lambda each: score(small, each))[blocks], [])
+
+
+def meet(first: Labels, second: Labels) -> Labels:
+    """Return the blocks of units that are together in both partitions."""
+    return np.unique(first * (int(second.max()) + 1) + second, return_inverse=True)[1].astype(np.int64)
+
+
+def nearest_blocks(problem: Problem) -> Labels:
+    """Contract every unit with its nearest neighbour by mean distance, at most `NEIGHBOURS` of them to a block."""
+    count, n, m = problem.count, problem.sizes, problem.masses
+    # Among neighbours that are as near, the one with most samples: by rank, so that the order of the units is no reason.
+    rank = np.empty(count, dtype=np.int64)
+    rank[np.lexsort((problem.own, -m))] = np.arange(count)
+    tie = 1e-3 * rank / count
+    block = np.arange(count)
+    nearest = np.empty(count, dtype=np.int64)
+    for unit, row in enumerate(problem.rows()):
+        distance = row / (n * m[unit] + n[unit] * m) + tie
+        distance[unit] = np.inf
+        if problem.max_size is not None:
+            distance[n + n[unit] > problem.max_size] = np.inf
+        if problem.clash is not None:
+            distance[problem.clash[unit]] = np.inf
+        at = int(distance.argmin())
+        nearest[unit] = at if np.isfinite(distance[at]) else unit
+    while True:  # the smallest label reaches every unit that is connected by nearest neighbours
+        before = block.copy()
+        np.minimum.at(block, nearest, block)
+        block = np.minimum(block, block[nearest])
+        block = block[block]
+        if np.array_equal(block, before):
+            break
+    order = np.lexsort((rank, block))
+    first = np.flatnonzero(np.r_[True, np.diff(block[order]) > 0])
+    place = np.arange(count) - np.repeat(first, np.diff(np.r_[first, count]))
+    block[order] = block[order] * count + place // NEIGHBOURS
+    return _allowed(problem, np.unique(block, return_inverse=True)[1])
+
+
+def _allowed(problem: Problem, blocks: Labels) -> Labels:
+    """Take apart the blocks that the constraints do not allow."""
+    if problem.clash is None and problem.max_size is None:
+        return blocks
+    top = int(blocks.max()) + 1
+    for members in np.split(np.argsort(blocks, kind="stable"), np.cumsum(np.bincount(blocks))[:-1]):
+        clash = problem.clash is not None and problem.clash[np.ix_(members, members)].any()
+        if clash or problem.sizes[members].sum() > problem.largest:
+            blocks[members] = top + members
+    return np.unique(blocks, return_inverse=True)[1].astype(np.int64)
+
+
+def repair(problem: Problem, labels: Labels) -> Labels:
+    """Dissolve or fill coalitions that are under the minimum size, as far as the other constraints let it."""
+    hopeless: set[int] = set()
+    while problem.min_size > 1:
+        sizes = np.bincount(labels, weights=problem.sizes)
+        small = [slot for slot in np.argsort(sizes) if 0 < sizes[slot] < problem.min_size and slot not in hopeless]
+        if not small:
+            break
+        tried = [_dissolve(problem, labels, small[0]), _fill(problem, labels, small[0])]
+        fine = [found for found in tried if found is not None]
+        if not fine:
+            hopeless.add(small[0])
+            continue
+        labels = min(fine, key=lambda found: score(problem, found))
+        if len(fine) and not any(0 < size < problem.min_size for size in np.bincount(labels, weights=problem.sizes)):
+            labels = descend(problem, labels)
+    return labels
+
+
+def _dissolve(problem: Problem, labels: Labels, slot: int) -> Labels | None:
+    """Give each unit of a coalition to the nearest one that has room for it."""
+    labels = labels.copy()
+    sizes = np.bincount(labels, weights=problem.sizes)
+    for unit in np.flatnonzero(labels == slot):
+        distance = _distances(problem, labels, unit)
+        distance[(sizes + problem.sizes[unit] > problem.largest) | (sizes == 0)] = np.inf
+        distance[slot] = np.inf
+        target = int(distance.argmin())
+        if not np.isfinite(distance[target]):
+            return None
+        sizes[target] += problem.sizes[unit]
+        labels[unit] = target
+    return labels
+
+
+def _fill(problem: Problem, labels: Labels, slot: int) -> Labels | None:
+    """Take the nearest units of coalitions that can spare them, until the coalition is large enough."""
+    labels = labels.copy()
+    sizes = np.bincount(labels, weights=problem.sizes)
+    while sizes[slot] < problem.min_size:
+        members = np.flatnonzero(labels == slot)
+        total = np.sum([problem.row(unit) for unit in members], axis=0)
+        distance = total / (sizes[slot] * problem.masses + problem.masses[members].sum() * problem.sizes)
+        spare = sizes[labels] - problem.sizes
+        barred = (labels == slot) | (spare < problem.min_size) | (sizes[slot] + problem.sizes > problem.largest)
+        if problem.clash is not None:
+            barred |= problem.clash[members].any(axis=0)
+        distance[barred] = np.inf
+        unit = int(distance.argmin())
+        if barred[unit]:
+            return None
+        sizes[labels[unit]] -= problem.sizes[unit]
+        sizes[slot] += problem.sizes[unit]
+        labels[unit] = slot
+    return labels
+
+
+def _distances(problem: Problem, labels: Labels, unit: int) -> Floats:
+    """Return the mean distance between a unit and every coalition; infinite where they clash."""
+    weights = problem.sizes * problem.masses[unit] + problem.sizes[unit] * problem.masses
+    total, weight = np.bincount(labels, weights=problem.row(unit)), np.bincount(labels, weights=weights)
+    distance: Floats = total / np.maximum(weight, 1e-300)
+    if problem.clash is not None:
+        distance[labels[problem.clash[unit]]] = np.inf
+    return distance
