@@ -229,6 +229,44 @@ class RowInstance(Problem):
             inner[block] = np.bincount(labels, weights=total * m, minlength=count)
         return self._contract(blocks, inner)
 
+    def subset(self, units: Labels, share: float) -> Instance:
+        """Return the problem of some of the units in memory, with C and size limits for a sample of this share."""
+        place = np.full(self.count, -1)
+        place[units] = np.arange(len(units))
+        clients = np.flatnonzero(place[self.unit] >= 0)
+        clients = clients[np.argsort(place[self.unit[clients]], kind="stable")]
+        starts = np.flatnonzero(np.r_[True, np.diff(place[self.unit[clients]]) > 0])
+        inner = self.inputs.matrix[np.ix_(clients, clients)] * self.inputs.quantities[clients]
+        if len(clients) > len(units):
+            inner = np.add.reduceat(np.add.reduceat(inner, starts, axis=0), starts, axis=1)
+        chosen = RowInstance(
+            sizes=self.sizes[units],
+            masses=self.masses[units],
+            own=self.own[units],
+            clash=None if self.clash is None else self.clash[np.ix_(units, units)],
+            min_size=self.min_size if share == 1 else 1,
+            max_size=None if self.max_size is None else max(1, int(self.max_size * share)),
+            C=self.C * float(np.sqrt(share)),
+            unit=place[self.unit[clients]],
+            inputs=self.inputs,
+        )
+        return chosen._contract(np.arange(len(units)), inner)
+
+    def order(self) -> Labels:
+        """Return the units by quantity and by the bits of their distances: an order that follows them when reordered."""
+        bits = np.uint32 if self.inputs.matrix.dtype.itemsize == 4 else np.uint64
+        rows = [np.ascontiguousarray(row).view(bits).sum(dtype=np.uint64) for row in self.inputs.matrix]
+        key = np.zeros(self.count, dtype=np.uint64)
+        np.add.at(key, self.unit, np.array(rows))
+        return np.lexsort((key, self.masses)).astype(np.int64)
+
+    def shifts(self, labels: Labels) -> Floats:
+        """Return how far each unit lies from its coalition on average: its clients' shift terms, per client."""
+        assignment = labels[self.unit]
+        mass = np.bincount(labels, weights=self.masses)[assignment]
+        own = own_sums(self.inputs.matrix, self.inputs.quantities, assignment)
+        return np.bincount(self.unit, weights=own / mass) / self.sizes
+
     def _to_units(self, values: Floats) -> Floats:
         """Add up what belongs to the clients of a unit."""
         if self.count == len(values):

@@ -8,8 +8,11 @@
    problem is searched again, starting from the better of the two (Traag, Waltman and van Eck 2019 for 2; partition
    crossover, Whitley, Hains and Howe 2009, for 3).
 
-Above `DENSE` units, units are first contracted with their nearest neighbours, level by level; the answer of the smaller
-problem is then refined on the larger one.
+Above `DENSE` units a random sample is searched first. A coalition of the whole has 1 / q times as many clients and
+samples as its part in a sample of share q, so that C sqrt(q) in the sample stands for C in the whole. Every other unit is
+given to the coalition where it costs least, and moves follow. The units that lie farthest from their coalitions, those
+of groups that the sample missed among them, are then taken out and searched on their own; what they form competes with
+the coalitions that there are.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fedcollab.coalitions.inputs import Floats, Labels, first_appearance
-from fedcollab.coalitions.solver.instance import Problem
+from fedcollab.coalitions.solver.instance import Problem, RowInstance
 from fedcollab.coalitions.solver.merge import merge_tree
 from fedcollab.coalitions.solver.moves import descend
 from fedcollab.seeds import generator
@@ -28,16 +31,15 @@ from fedcollab.seeds import generator
 DENSE = 3000
 #: the search ends when so many trees in a row (or half of them) brought nothing better
 PATIENCE = 4
-#: units that one contraction of nearest neighbours may join
-NEIGHBOURS = 8
+#: units that are searched at once where there are more, and how often those that fit worst are searched again
+SAMPLE = 1500
+ROUNDS = 3
 
 
 def search_levels(problem: Problem, trees: int, seed: int) -> Labels:
     """Return the best partition of the units that at most so many trees lead to."""
-    if problem.count > DENSE:
-        blocks = nearest_blocks(problem)
-        found = search_levels(problem.contract(blocks), trees, seed)[blocks]
-        return repair(problem, polish(problem, found, [blocks]))
+    if isinstance(problem, RowInstance) and problem.count > DENSE:
+        return _by_sample(problem, trees, seed)
     instance = problem.contract(np.arange(problem.count))
     rng = generator(seed, "levels", problem.count)
     best, idle = np.arange(problem.count), 0
@@ -99,48 +101,67 @@ def meet(first: Labels, second: Labels) -> Labels:
     return np.unique(first * (int(second.max()) + 1) + second, return_inverse=True)[1].astype(np.int64)
 
 
-def nearest_blocks(problem: Problem) -> Labels:
-    """Contract every unit with its nearest neighbour by mean distance, at most `NEIGHBOURS` of them to a block."""
-    count, n, m = problem.count, problem.sizes, problem.masses
-    # Among neighbours that are as near, the one with most samples: by rank, so that the order of the units is no reason.
-    rank = np.empty(count, dtype=np.int64)
-    rank[np.lexsort((problem.own, -m))] = np.arange(count)
-    tie = 1e-3 * rank / count
-    block = np.arange(count)
-    nearest = np.empty(count, dtype=np.int64)
-    for unit, row in enumerate(problem.rows()):
-        distance = row / (n * m[unit] + n[unit] * m) + tie
-        distance[unit] = np.inf
-        if problem.max_size is not None:
-            distance[n + n[unit] > problem.max_size] = np.inf
-        if problem.clash is not None:
-            distance[problem.clash[unit]] = np.inf
-        at = int(distance.argmin())
-        nearest[unit] = at if np.isfinite(distance[at]) else unit
-    while True:  # the smallest label reaches every unit that is connected by nearest neighbours
-        before = block.copy()
-        np.minimum.at(block, nearest, block)
-        block = np.minimum(block, block[nearest])
-        block = block[block]
-        if np.array_equal(block, before):
+def _by_sample(problem: RowInstance, trees: int, seed: int) -> Labels:
+    """Search a sample of the units, give every other unit its place, then search again those that fit worst."""
+    count = problem.count
+    order = problem.order()
+    sample = np.sort(generator(seed, "sample", count).permutation(count)[:SAMPLE])
+    share = SAMPLE / count
+    small = problem.subset(order[sample], share)
+    labels = _extend(problem, order, sample, search_levels(small, trees, seed), share)
+    labels = join_coalitions(problem, descend(problem, labels))
+    for _ in range(ROUNDS):
+        worst = np.argsort(-problem.shifts(labels), kind="stable")[:SAMPLE]
+        again = labels.copy()
+        again[worst] = count + search_levels(problem.subset(worst, 1.0), 1, seed)
+        again = join_coalitions(problem, descend(problem, again))
+        if not score(problem, again) < score(problem, labels) * (1 - 1e-9):
             break
-    order = np.lexsort((rank, block))
-    first = np.flatnonzero(np.r_[True, np.diff(block[order]) > 0])
-    place = np.arange(count) - np.repeat(first, np.diff(np.r_[first, count]))
-    block[order] = block[order] * count + place // NEIGHBOURS
-    return _allowed(problem, np.unique(block, return_inverse=True)[1])
+        labels = again
+    ends = [each for each in (np.arange(count), np.zeros(count, dtype=np.int64)) if problem.admits(each)]
+    return min([repair(problem, labels), *ends], key=lambda each: score(problem, each))
 
 
-def _allowed(problem: Problem, blocks: Labels) -> Labels:
-    """Take apart the blocks that the constraints do not allow."""
-    if problem.clash is None and problem.max_size is None:
-        return blocks
-    top = int(blocks.max()) + 1
-    for members in np.split(np.argsort(blocks, kind="stable"), np.cumsum(np.bincount(blocks))[:-1]):
-        clash = problem.clash is not None and problem.clash[np.ix_(members, members)].any()
-        if clash or problem.sizes[members].sum() > problem.largest:
-            blocks[members] = top + members
-    return np.unique(blocks, return_inverse=True)[1].astype(np.int64)
+def join_coalitions(problem: Problem, labels: Labels) -> Labels:
+    """Join whole coalitions as long as that lowers L, and move units again after it did."""
+    if int(labels.max()) >= DENSE:
+        return labels
+    whole = descend(problem.contract(labels), np.arange(int(labels.max()) + 1))
+    return labels if int(whole.max()) == int(labels.max()) else descend(problem, whole[labels])
+
+
+def _extend(problem: Problem, order: Labels, sample: Labels, found: Labels, share: float) -> Labels:
+    """Give every unit outside the sample to the coalition where it costs least, or to one of its own.
+
+    A coalition of the sample stands for one with 1 / share times as many clients and samples.
+    """
+    inside = order[sample]
+    size, mass = (np.bincount(found, weights=values[inside]) / share for values in (problem.sizes, problem.masses))
+    seen = np.zeros((len(size), problem.count))
+    for unit, label in zip(inside, found, strict=True):
+        seen[label] += problem.row(unit) / share
+    sums = np.bincount(found, weights=problem.own[inside] / share + seen[found, inside] / (2 * share))
+    cost = problem.cost(size, mass, sums)
+    labels = np.full(problem.count, -1, dtype=np.int64)
+    labels[inside] = found
+    held = np.bincount(found, weights=problem.sizes[inside])
+    alone = problem.cost(problem.sizes, problem.masses, problem.own)
+    top = len(size)
+    for unit in order[np.setdiff1d(np.arange(problem.count), sample)]:
+        total = sums + seen[:, unit] + problem.own[unit]
+        change = problem.cost(size + problem.sizes[unit], mass + problem.masses[unit], total) - cost
+        change[held + problem.sizes[unit] > problem.largest] = np.inf
+        if problem.clash is not None:
+            foes = labels[problem.clash[unit]]
+            change[foes[(foes >= 0) & (foes < len(size))]] = np.inf
+        best = int(change.argmin())
+        if change[best] <= alone[unit]:
+            labels[unit] = best
+            held[best] += problem.sizes[unit]
+        else:
+            labels[unit] = top
+            top += 1
+    return labels
 
 
 def repair(problem: Problem, labels: Labels) -> Labels:
