@@ -45,9 +45,12 @@ def own_sums(matrix: Matrix, quantities: Floats, labels: Labels) -> Floats:
     sums = np.zeros(len(labels))
     order = np.argsort(labels, kind="stable")
     for members in np.split(order, np.flatnonzero(np.diff(labels[order])) + 1):
+        if len(members) == 1:
+            continue
         for start in range(0, len(members), BLOCK):
             rows = members[start : start + BLOCK]
-            sums[rows] = matrix[np.ix_(rows, members)] @ quantities[members]
+            block = matrix[np.ix_(rows, members)] if len(members) < len(labels) else matrix[start : start + BLOCK]
+            sums[rows] = block @ quantities[members]
     return sums
 
 

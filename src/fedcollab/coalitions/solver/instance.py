@@ -16,7 +16,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,8 +87,8 @@ class Problem(ABC):
         """Return the same problem with another C."""
         return replace(self, C=C)
 
-    def cost(self, sizes: Floats, masses: Floats, sums: Floats) -> Floats:
-        """Return f(S) for arrays of n_S, m_S > 0 and V_S, with the penalty for coalitions under the minimum size."""
+    def cost(self, sizes: Any, masses: Any, sums: Any) -> Any:
+        """Return f(S) for n_S, m_S > 0 and V_S (numbers or arrays), with the penalty for too small coalitions."""
         value = (self.C * sizes) / np.sqrt(masses)
         value += sums / masses
         if self.min_size > 1:
@@ -130,7 +130,7 @@ class Problem(ABC):
         labels[self.unit] = assignment
         return first_appearance(labels)
 
-    def _contract(self, blocks: Labels, inner: Floats) -> Instance:
+    def contracted(self, blocks: Labels, inner: Floats) -> Instance:
         """Contract blocks, given `inner`: for every two blocks the sum of m_j D_ij over i in one and j in the other."""
         clash = self.clash
         if clash is not None:
@@ -182,7 +182,7 @@ class Instance(Problem):
         half = np.add.reduceat(self.pairs[order], starts, axis=0)[:, order]
         inner = np.add.reduceat(half, starts, axis=1) / 2
         inner[np.diag_indices(len(inner))] += np.bincount(blocks, weights=self.own)
-        return self._contract(blocks, inner)
+        return self.contracted(blocks, inner)
 
 
 @dataclass(frozen=True)
@@ -192,12 +192,17 @@ class RowInstance(Problem):
     inputs: Inputs
 
     def row(self, unit: int) -> Floats:  # noqa: D102
+        if self.count == len(self.unit):
+            return self._pair_costs(unit)
+        total = sum(self._pair_costs(client) for client in np.flatnonzero(self.unit == unit))
+        return np.bincount(self.unit, weights=total).astype(np.float64)
+
+    def _pair_costs(self, client: int) -> Floats:
+        """Return the pair costs of one client with every client."""
         m, matrix = self.inputs.quantities, self.inputs.matrix
-        clients = [unit] if self.count == len(m) else np.flatnonzero(self.unit == unit)
-        total = np.zeros(len(m))
-        for k in clients:
-            total += matrix[k] * (m + m[k]) if self.inputs.symmetric else matrix[k] * m + matrix[:, k] * m[k]
-        return self._to_units(total)
+        if self.inputs.symmetric:
+            return np.asarray(matrix[client] * (m + m[client]))
+        return np.asarray(matrix[client] * m + matrix[:, client] * m[client])
 
     def rows(self) -> Iterator[Floats]:  # noqa: D102
         if self.inputs.symmetric or self.count < len(self.unit):
@@ -227,7 +232,7 @@ class RowInstance(Problem):
             for k in members[1:]:
                 total += matrix[k]
             inner[block] = np.bincount(labels, weights=total * m, minlength=count)
-        return self._contract(blocks, inner)
+        return self.contracted(blocks, inner)
 
     def subset(self, units: Labels, share: float) -> Instance:
         """Return the problem of some of the units in memory, with C and size limits for a sample of this share."""
@@ -250,7 +255,7 @@ class RowInstance(Problem):
             unit=place[self.unit[clients]],
             inputs=self.inputs,
         )
-        return chosen._contract(np.arange(len(units)), inner)
+        return chosen.contracted(np.arange(len(units)), inner)
 
     def order(self) -> Labels:
         """Return the units by quantity and by the bits of their distances: an order that follows them when reordered."""
@@ -266,12 +271,6 @@ class RowInstance(Problem):
         mass = np.bincount(labels, weights=self.masses)[assignment]
         own = own_sums(self.inputs.matrix, self.inputs.quantities, assignment)
         return np.bincount(self.unit, weights=own / mass) / self.sizes
-
-    def _to_units(self, values: Floats) -> Floats:
-        """Add up what belongs to the clients of a unit."""
-        if self.count == len(values):
-            return values
-        return np.bincount(self.unit, weights=values).astype(np.float64)
 
 
 def build_instance(inputs: Inputs, constraints: Constraints, C: float) -> Instance:

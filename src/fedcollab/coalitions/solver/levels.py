@@ -24,7 +24,7 @@ import numpy as np
 from fedcollab.coalitions.inputs import Floats, Labels, first_appearance
 from fedcollab.coalitions.solver.instance import Problem, RowInstance
 from fedcollab.coalitions.solver.merge import merge_tree
-from fedcollab.coalitions.solver.moves import descend
+from fedcollab.coalitions.solver.moves import Descent, descend
 from fedcollab.seeds import generator
 
 #: up to this many units all pair costs are held in memory and merged one pair at a time
@@ -34,6 +34,8 @@ PATIENCE = 4
 #: units that are searched at once where there are more, and how often those that fit worst are searched again
 SAMPLE = 1500
 ROUNDS = 3
+#: units that lie farther from their coalition than this many times the median fit badly
+FAR = 2.0
 
 
 def search_levels(problem: Problem, trees: int, seed: int) -> Labels:
@@ -65,21 +67,19 @@ def score(problem: Problem, labels: Labels) -> float:
 
 def polish(problem: Problem, labels: Labels, finer: Sequence[Labels]) -> Labels:
     """Move units, then the blocks of each finer partition, then whole coalitions, until nothing lowers L."""
-    labels = first_appearance(descend(problem, labels))
+    labels = descend(problem, labels)
     idle, turn = 0, 0
     while idle < len(finer):
         blocks = meet(labels, finer[turn % len(finer)])
         small = problem.contract(blocks)
         start = np.zeros(small.count, dtype=np.int64)
         start[blocks] = labels
-        moved = first_appearance(descend(small, start))
-        whole = descend(small.contract(moved), np.arange(int(moved.max()) + 1))
-        after = first_appearance(whole[moved][blocks])
+        after = first_appearance(descend(small, start)[blocks])
         turn += 1
         if np.array_equal(after, labels):
             idle += 1
         else:
-            labels, idle = first_appearance(descend(problem, after)), 0
+            labels, idle = descend(problem, after), 0
     return labels
 
 
@@ -108,26 +108,21 @@ def _by_sample(problem: RowInstance, trees: int, seed: int) -> Labels:
     sample = np.sort(generator(seed, "sample", count).permutation(count)[:SAMPLE])
     share = SAMPLE / count
     small = problem.subset(order[sample], share)
-    labels = _extend(problem, order, sample, search_levels(small, trees, seed), share)
-    labels = join_coalitions(problem, descend(problem, labels))
+    labels = _extend(problem, order, sample, search_levels(small, min(trees, 2), seed), share)
+    descent = Descent(problem, labels)
+    labels = descent.run()
     for _ in range(ROUNDS):
-        worst = np.argsort(-problem.shifts(labels), kind="stable")[:SAMPLE]
-        again = labels.copy()
-        again[worst] = count + search_levels(problem.subset(worst, 1.0), 1, seed)
-        again = join_coalitions(problem, descend(problem, again))
-        if not score(problem, again) < score(problem, labels) * (1 - 1e-9):
+        best, shift = descent.score, problem.shifts(labels)
+        worst = np.argsort(-shift, kind="stable")[: min(SAMPLE, int((shift > FAR * np.median(shift)).sum()))]
+        if len(worst) == 0:
+            break
+        descent.take_out(worst, search_levels(problem.subset(worst, 1.0), 1, seed))
+        again = descent.run()
+        if not descent.score < best * (1 - 1e-9):
             break
         labels = again
     ends = [each for each in (np.arange(count), np.zeros(count, dtype=np.int64)) if problem.admits(each)]
     return min([repair(problem, labels), *ends], key=lambda each: score(problem, each))
-
-
-def join_coalitions(problem: Problem, labels: Labels) -> Labels:
-    """Join whole coalitions as long as that lowers L, and move units again after it did."""
-    if int(labels.max()) >= DENSE:
-        return labels
-    whole = descend(problem.contract(labels), np.arange(int(labels.max()) + 1))
-    return labels if int(whole.max()) == int(labels.max()) else descend(problem, whole[labels])
 
 
 def _extend(problem: Problem, order: Labels, sample: Labels, found: Labels, share: float) -> Labels:
@@ -147,20 +142,23 @@ def _extend(problem: Problem, order: Labels, sample: Labels, found: Labels, shar
     held = np.bincount(found, weights=problem.sizes[inside])
     alone = problem.cost(problem.sizes, problem.masses, problem.own)
     top = len(size)
-    for unit in order[np.setdiff1d(np.arange(problem.count), sample)]:
-        total = sums + seen[:, unit] + problem.own[unit]
-        change = problem.cost(size + problem.sizes[unit], mass + problem.masses[unit], total) - cost
-        change[held + problem.sizes[unit] > problem.largest] = np.inf
-        if problem.clash is not None:
-            foes = labels[problem.clash[unit]]
-            change[foes[(foes >= 0) & (foes < len(size))]] = np.inf
-        best = int(change.argmin())
-        if change[best] <= alone[unit]:
-            labels[unit] = best
-            held[best] += problem.sizes[unit]
-        else:
-            labels[unit] = top
-            top += 1
+    rest = order[np.setdiff1d(np.arange(problem.count), sample)]
+    for units in np.array_split(rest, max(1, len(rest) // 256)):
+        total = sums[:, None] + seen[:, units] + problem.own[units]
+        change = problem.cost(size[:, None] + problem.sizes[units], mass[:, None] + problem.masses[units], total)
+        change -= cost[:, None]
+        for unit, price in zip(units, change.T, strict=True):
+            if problem.max_size is not None:
+                price[held + problem.sizes[unit] > problem.max_size] = np.inf
+            if problem.clash is not None:
+                foes = labels[problem.clash[unit]]
+                price[foes[(foes >= 0) & (foes < len(size))]] = np.inf
+            labels[unit] = best = int(price.argmin())
+            if price[best] > alone[unit]:
+                labels[unit] = top
+                top += 1
+            else:
+                held[best] += problem.sizes[unit]
     return labels
 
 

@@ -4,7 +4,7 @@ For every coalition T and unit u the pair costs
     seen_Tu = sum_{v in T} B_uv
 are kept up to date (a unit that comes or goes adds or takes one row of pair costs). They price all moves at once; only
 units that gain are visited. Where no single move helps, a coalition is dissolved if its members, each given to the
-best of the other coalitions, cost less there than together. Where so many coalitions are left that the table would weigh
+best of the other coalitions, cost less there than together; and whole coalitions are joined. Where so many coalitions are left that the table would weigh
 on memory, the pair costs of each visited unit are summed when it is visited.
 """
 
@@ -23,10 +23,10 @@ CHUNK = 2**16
 
 def descend(problem: Problem, labels: Labels) -> Labels:
     """Return the local optimum that moves reach from this partition of the units, labels in order of appearance."""
-    return first_appearance(_Descent(problem, labels).run())
+    return Descent(problem, labels).run()
 
 
-class _Descent:
+class Descent:
     """Coalitions are slots: clients, samples, pair sum and cost of each; an empty slot has no clients and costs 0."""
 
     def __init__(self, problem: Problem, labels: Labels) -> None:
@@ -42,14 +42,27 @@ class _Descent:
         self._recompute()
         self.eps = 1e-12 * max(1.0, float(self.cost.sum()))
 
+    @property
+    def score(self) -> float:
+        """L of the partition, with the penalty for coalitions under the minimum size."""
+        return float(self.cost.sum())
+
     def run(self) -> Labels:
-        """Visit the units that gain, most first, until none does; then dissolve coalitions, and start again."""
+        """Move the units that gain, most first, until none does; then dissolve coalitions, join them, and start again."""
         while True:
             join = self._least_join()
             moved = sum([self._visit(unit) for unit in self._gaining(join)])
-            if not moved and (join is None or not self._dissolve(join)):
-                return self.labels
+            if not moved and (join is None or not (self._dissolve(join) or self._join())):
+                return first_appearance(self.labels)
             self._recompute()
+
+    def take_out(self, units: Labels, groups: Labels) -> None:
+        """Take units out of their coalitions, into new ones of their own with these labels 0..K-1."""
+        for group in range(int(groups.max()) + 1):
+            target = int(np.flatnonzero(self.size == 0)[0])
+            for unit in units[groups == group]:
+                self._move(unit, target)
+        self._recompute()
 
     def _recompute(self) -> None:
         """Compute sizes, samples, pair sums and costs of all slots from the labels."""
@@ -129,6 +142,25 @@ class _Descent:
                     self._move(unit, slot)
         return dissolved
 
+    def _join(self) -> bool:
+        """Join whole coalitions where that lowers L; return whether any were joined."""
+        used = np.unique(self.labels)
+        if self.table is None or len(used) in (1, self.problem.count):
+            return False
+        place = np.zeros(self.slots, dtype=np.int64)
+        place[used] = np.arange(len(used))
+        blocks = place[self.labels]
+        inner = np.stack([np.bincount(blocks, weights=self.table[slot]) for slot in used]) / 2
+        np.fill_diagonal(inner, self.sums[used])
+        whole = descend(self.problem.contracted(blocks, inner), np.arange(len(used)))
+        for slot, group in zip(used, whole, strict=True):
+            target = used[int(np.flatnonzero(whole == group)[0])]
+            if target != slot:
+                self.labels[self.labels == slot] = target
+                self.table[target] += self.table[slot]
+                self.table[slot] = 0.0
+        return int(whole.max()) + 1 < len(used)
+
     def _seen(self, unit: int) -> Floats:
         """Return the pair costs of a unit with every slot."""
         if self.table is not None:
@@ -154,9 +186,7 @@ class _Descent:
 
     def _price(self, size: float, mass: float, sums: float) -> float:
         """Return f of one slot."""
-        if size <= 0:
-            return 0.0
-        return float(self.problem.cost(np.array([size]), np.array([mass]), np.array([sums]))[0])
+        return float(self.problem.cost(size, mass, sums)) if size > 0 else 0.0
 
     def _move(self, unit: int, target: int) -> None:
         """Put a unit into another slot and bring everything up to date."""
