@@ -32,7 +32,7 @@ DENSE = 3000
 #: the search ends when so many trees in a row (or half of them) brought nothing better
 PATIENCE = 4
 #: units that are searched at once where there are more, and how often those that fit worst are searched again
-SAMPLE = 1500
+SAMPLE = 1200
 ROUNDS = 3
 #: units that lie farther from their coalition than this many times the median fit badly
 FAR = 2.0

@@ -35,10 +35,11 @@ class Descent:
         self.labels = np.unique(labels, return_inverse=True)[1].astype(np.int64)
         self.slots = int(self.labels.max()) + 2  # the last one is empty: a unit may always leave to be alone
         self.table: Floats | None = None
-        if 8 * self.slots * problem.count <= max(TABLE, problem.room):
-            self.table = np.zeros((self.slots, problem.count))
+        if 16 * self.slots * problem.count <= max(TABLE, problem.room):
+            self.table, self.prices = np.zeros((self.slots, problem.count)), np.empty((self.slots, problem.count))
             for label, row in zip(self.labels, problem.rows(), strict=True):
                 self.table[label] += row
+        self.changed = np.ones(self.slots, dtype=bool)
         self._recompute()
         self.eps = 1e-12 * max(1.0, float(self.cost.sum()))
 
@@ -86,22 +87,20 @@ class Descent:
         problem, table = self.problem, self.table
         if table is None:
             return None
-        best = np.full(problem.count, np.inf)
-        step = max(1, CHUNK // problem.count)
-        for start in range(0, self.slots, step):
-            part = slice(start, start + step)
-            size = self.size[part, None] + problem.sizes
-            sums = self.sums[part, None] + table[part] + problem.own
-            change = problem.cost(size, self.mass[part, None] + problem.masses, sums) - self.cost[part, None]
-            members = np.arange(start, start + len(size))[:, None] == self.labels
-            change[members] = np.inf
+        changed = np.flatnonzero(self.changed)
+        self.changed[:] = False
+        for slots in np.array_split(changed, 1 + len(changed) * problem.count // CHUNK):
+            size = self.size[slots, None] + problem.sizes
+            sums = self.sums[slots, None] + table[slots] + problem.own
+            price = problem.cost(size, self.mass[slots, None] + problem.masses, sums) - self.cost[slots, None]
             if problem.max_size is not None:
-                change[size > problem.max_size] = np.inf
+                price[size > problem.max_size] = np.inf
             if problem.clash is not None:
-                for at, inside in enumerate(members):
-                    change[at, problem.clash[inside].any(axis=0)] = np.inf
-            np.minimum(best, change.min(axis=0), out=best)
-        return best
+                for at, slot in enumerate(slots):
+                    price[at, problem.clash[self.labels == slot].any(axis=0)] = np.inf
+            price[self.labels == slots[:, None]] = np.inf
+            self.prices[slots] = price
+        return np.asarray(self.prices.min(axis=0))
 
     def _gaining(self, join: Floats | None) -> Labels:
         """Return the units that gain by a move, those that gain most first (without the table: all units)."""
@@ -159,6 +158,7 @@ class Descent:
                 self.labels[self.labels == slot] = target
                 self.table[target] += self.table[slot]
                 self.table[slot] = 0.0
+                self.changed[[slot, target]] = True
         return int(whole.max()) + 1 < len(used)
 
     def _seen(self, unit: int) -> Floats:
@@ -172,7 +172,8 @@ class Descent:
         problem, here, seen = self.problem, int(self.labels[unit]), self._seen(unit)
         size, sums = self.size + problem.sizes[unit], self.sums + seen + problem.own[unit]
         change = problem.cost(size, self.mass + problem.masses[unit], sums) - self.cost
-        change[size > problem.largest] = np.inf
+        if problem.max_size is not None:
+            change[size > problem.max_size] = np.inf
         if problem.clash is not None:
             change[self.labels[problem.clash[unit]]] = np.inf
         change[here] = np.inf
@@ -197,6 +198,7 @@ class Descent:
             self.sums[slot] += sign * (problem.own[unit] + pairs)
             self.cost[slot] = self._price(self.size[slot], self.mass[slot], self.sums[slot])
         self.labels[unit] = target
+        self.changed[[here, target]] = True
         if self.table is not None:
             row = problem.row(unit)
             self.table[target] += row
@@ -206,9 +208,14 @@ class Descent:
             if self.table is not None:
                 self.table[here] = 0.0
         elif self.size.all():  # one slot is always empty
-            self.slots += 1
-            self.size, self.mass, self.sums, self.cost = (
-                np.append(values, 0.0) for values in (self.size, self.mass, self.sums, self.cost)
+            more = 1 + self.slots // 8
+            self.slots += more
+            self.size, self.mass, self.sums, self.cost, self.changed = (
+                np.append(values, np.zeros(more, dtype=values.dtype))
+                for values in (self.size, self.mass, self.sums, self.cost, self.changed)
             )
+            self.changed[-more:] = True
             if self.table is not None:
-                self.table = np.concatenate([self.table, np.zeros((1, problem.count))])
+                self.table, self.prices = (
+                    np.concatenate([square, np.zeros((more, problem.count))]) for square in (self.table, self.prices)
+                )
