@@ -22,15 +22,12 @@ from fedcollab.coalitions.solver.exact import PROGRAMME, SMALL, WIDEST, Proof
 from fedcollab.coalitions.solver.exact import prove as prove_optimum
 from fedcollab.coalitions.solver.feasible import refuse_impossible
 from fedcollab.coalitions.solver.instance import FEW, TOLERANCE, Instance, Problem, build_instance, build_rows
-from fedcollab.coalitions.solver.levels import DENSE, search_levels
-from fedcollab.coalitions.solver.local import search
+from fedcollab.coalitions.solver.levels import DENSE, search_best
 from fedcollab.coalitions.solver.lower_bound import row_bound, shared_bound
 from fedcollab.errors import InputError, choose, number
 
 #: partial coalitions that a proof may visit: with "auto", and where a proof was asked for
 BUDGETS = {"auto": 100_000, "exact": 3_000_000}
-#: with "auto": trees times units squared, and (above `WIDEST` units) restarts times units cubed
-TREE_WORK, RESTART_WORK = 1_000_000, 5_000_000
 
 _METHODS = {"auto": "auto", "local": "local", "exact": "exact"}
 
@@ -146,18 +143,6 @@ def build_problem(inputs: Inputs, constraints: Constraints, C: float) -> Problem
     if len(inputs.quantities) <= DENSE:
         return build_instance(inputs, constraints, C)
     return build_rows(inputs, constraints, C)
-
-
-def search_best(problem: Problem, method: str, restarts: int, seed: int) -> Labels:
-    """Return the best partition of the units that the searches find, never worse than greedy merging."""
-    count = problem.count
-    trees = min(restarts, int(np.clip(TREE_WORK // (count * count), 3, 8)) if method == "auto" else restarts)
-    if not isinstance(problem, Instance) or count > FEW:
-        return search_levels(problem, trees, seed)
-    merged = search_levels(problem, min(trees, 8), seed)
-    if method == "auto" and count > WIDEST:
-        restarts = min(restarts, RESTART_WORK // count**3)
-    return search(problem, restarts, seed, (merged,))
 
 
 def _bounded(inputs: Inputs, problem: Problem, proof: Proof, prove: bool) -> Found:

@@ -53,22 +53,27 @@ def prove(
     incumbent: Labels,
     budget: int = columns.NODES,
     lines: tuple[Floats, Floats] | None = None,
+    masks: list[Masks] | None = None,
 ) -> Proof:
     """Find the optimum and prove it, as far as the budget of work goes.
 
-    `lines` are the `subset_lines` of the instance, for a caller that proves it at many C.
+    For a caller that proves it at many C: `lines` are the `subset_lines` of the instance, and `masks` collects the
+    coalitions that mattered, to start the next proof from.
     """
     known = incumbent if instance.admits(incumbent) else None
     upper = instance.value(incumbent) if known is not None else np.inf
     count = instance.count
     if count <= LISTED:
-        return _prove_listed(instance, known, upper, lines or subset_lines(instance))
+        return _prove_listed(instance, known, upper, lines or subset_lines(instance), [] if masks is None else masks)
     if count > WIDEST:
         return Proof(known, 0.0, False)
     return _prove_enumerated(instance, known, upper, budget)
 
 
-def _prove_listed(instance: Instance, known: Labels | None, upper: float, lines: tuple[Floats, Floats]) -> Proof:
+def _prove_listed(
+    instance: Instance, known: Labels | None, upper: float, lines: tuple[Floats, Floats], masks: list[Masks]
+) -> Proof:
+    """Prove with the costs of all coalitions listed."""
     slope, intercept = lines
     cost = instance.C * slope + intercept
     count = instance.count
@@ -89,10 +94,11 @@ def _prove_listed(instance: Instance, known: Labels | None, upper: float, lines:
         picked = np.union1d(bad[:100], bad[holds.argmax(axis=0)] if len(bad) else bad)
         return float(reduced.min()), every[picked], cost[picked]
 
-    start = _nearby(instance, known)
+    start = np.unique(np.concatenate([_nearby(instance, known), *masks]))
     start = start[np.isfinite(cost[start.astype(np.int64)])]
     pool.add(start, cost[start.astype(np.int64)])
     y, lower = column_generation(pool, price, upper, rounds=100)
+    masks[:] = [pool.masks[np.unique(pool.basis)], *masks[:7]]
     if upper - lower <= TOLERANCE * max(1.0, upper):
         return Proof(known, upper, True)
     reduced = np.maximum(cost - spread(y), 0.0)

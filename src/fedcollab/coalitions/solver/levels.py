@@ -22,11 +22,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from fedcollab.coalitions.inputs import Floats, Labels, first_appearance
-from fedcollab.coalitions.solver.instance import Problem, RowInstance
+from fedcollab.coalitions.solver.instance import FEW, Instance, Problem, RowInstance
+from fedcollab.coalitions.solver.local import search
 from fedcollab.coalitions.solver.merge import merge_tree
 from fedcollab.coalitions.solver.moves import Descent, descend
 from fedcollab.seeds import generator
 
+#: with "auto": trees times units squared, and (above `RESTARTED` units) restarts times units cubed
+TREE_WORK, RESTART_WORK, RESTARTED = 1_000_000, 5_000_000, 64
 #: up to this many units all pair costs are held in memory and merged one pair at a time
 DENSE = 3000
 #: the search ends when so many trees in a row (or half of them) brought nothing better
@@ -36,6 +39,18 @@ SAMPLE = 1200
 ROUNDS = 3
 #: units that lie farther from their coalition than this many times the median fit badly
 FAR = 2.0
+
+
+def search_best(problem: Problem, method: str, restarts: int, seed: int) -> Labels:
+    """Return the best partition of the units that the searches find, never worse than greedy merging."""
+    count = problem.count
+    trees = min(restarts, int(np.clip(TREE_WORK // (count * count), 3, 8)) if method == "auto" else restarts)
+    if not isinstance(problem, Instance) or count > FEW:
+        return search_levels(problem, trees, seed)
+    merged = search_levels(problem, min(trees, 8), seed)
+    if method == "auto" and count > RESTARTED:
+        restarts = min(restarts, RESTART_WORK // count**3)
+    return search(problem, restarts, seed, (merged,))
 
 
 def search_levels(problem: Problem, trees: int, seed: int) -> Labels:

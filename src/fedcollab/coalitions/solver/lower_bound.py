@@ -22,7 +22,7 @@ from fedcollab.coalitions.solver.instance import Instance
 #: pairs sorted over all subgradient steps
 WORK = 2_000_000
 #: distances are rounded down to this many levels when there are too many to sort
-LEVELS = 4096
+LEVELS = 1024
 
 
 def shared_bound(instance: Instance, upper: float, work: int = WORK) -> float:
