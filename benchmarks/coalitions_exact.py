@@ -17,8 +17,8 @@ import numpy as np
 from fedcollab.coalitions import solve
 from fedcollab.coalitions.constraints import Constraints
 from fedcollab.coalitions.inputs import read_inputs
-from fedcollab.coalitions.instance import build_instance
-from fedcollab.coalitions.subsets import programme, subset_lines
+from fedcollab.coalitions.solver.instance import build_instance
+from fedcollab.coalitions.solver.subsets import programme, subset_lines
 from reference import planted, uniform
 
 

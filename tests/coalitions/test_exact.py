@@ -5,17 +5,17 @@ import pytest
 
 from fedcollab.coalitions import solve
 from fedcollab.coalitions.constraints import Constraints
-from fedcollab.coalitions.exact import prove
 from fedcollab.coalitions.inputs import read_inputs
-from fedcollab.coalitions.instance import build_instance
-from fedcollab.coalitions.lower_bound import row_bound, shared_bound
 from fedcollab.coalitions.objective import own_sums, terms
-from fedcollab.coalitions.subsets import programme, subset_lines
+from fedcollab.coalitions.solver.exact import prove
+from fedcollab.coalitions.solver.instance import build_instance
+from fedcollab.coalitions.solver.lower_bound import row_bound, shared_bound
+from fedcollab.coalitions.solver.subsets import programme, subset_lines
 from fedcollab.errors import InputError
 
-exact = importlib.import_module("fedcollab.coalitions.exact")
-columns = importlib.import_module("fedcollab.coalitions.columns")
-local = importlib.import_module("fedcollab.coalitions.local")
+exact = importlib.import_module("fedcollab.coalitions.solver.exact")
+columns = importlib.import_module("fedcollab.coalitions.solver.columns")
+local = importlib.import_module("fedcollab.coalitions.solver.local")
 front_door = importlib.import_module("fedcollab.coalitions.solve")
 
 
@@ -125,7 +125,7 @@ def test_levels_only_lower_the_bound(reference, monkeypatch):
     labels = np.arange(40)
     known = terms(m, labels, own_sums(D, m, labels), 9.0).sum(axis=1)
     sorted_bound = row_bound(D, m, 9.0, known)
-    monkeypatch.setattr(importlib.import_module("fedcollab.coalitions.lower_bound"), "LEVELS", 8)
+    monkeypatch.setattr(importlib.import_module("fedcollab.coalitions.solver.lower_bound"), "LEVELS", 8)
     assert row_bound(D, m, 9.0, known) <= sorted_bound
 
 
@@ -159,7 +159,7 @@ class TestByRows:
     def test_planted_groups_are_found(self, reference, monkeypatch, kept, dtype):
         if not kept:
             monkeypatch.setattr(
-                importlib.import_module("fedcollab.coalitions.large")._Search, "_start_sums", lambda self: None
+                importlib.import_module("fedcollab.coalitions.solver.large")._Search, "_start_sums", lambda self: None
             )
         D, m, truth = reference.planted(5, 8, 3)
         answer = solve(D.astype(dtype), m, 10.0, method="local", restarts=2)

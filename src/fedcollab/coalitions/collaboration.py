@@ -29,6 +29,7 @@ class Collaboration:
     assignment   one coalition label per client, 0..K-1 in order of first appearance
     objective    L of Eq. (collab_obj); lower_bound: proven for every admissible partition
     optimal      proven: objective and lower bound agree to a relative 1e-9
+    budget_spent   a proof was tried and ran out of its budget of work
     pull, push   what client k and coalition T are to each other: sum_{j in T} m_j D_kj and sum_{i in T} D_ik
     """
 
@@ -43,6 +44,7 @@ class Collaboration:
     pull: Floats = field(repr=False)
     push: Floats = field(repr=False)
     constraints: Constraints = field(default_factory=Constraints, repr=False)
+    budget_spent: bool = False
 
     def __post_init__(self) -> None:
         for array in (self.assignment, self.quantities, self.pull, self.push):
@@ -99,6 +101,7 @@ class Collaboration:
             "lower_bound": self.lower_bound,
             "gap": self.gap,
             "optimal": self.optimal,
+            "budget_spent": self.budget_spent,
             "method": self.method,
             "C": self.C,
             "names": None if self.names is None else list(self.names),
@@ -143,6 +146,7 @@ class Collaboration:
                 objective=float(content["objective"]),
                 lower_bound=float(content["lower_bound"]),
                 optimal=bool(content["optimal"]),
+                budget_spent=bool(content.get("budget_spent", False)),
                 method=str(content["method"]),
                 pull=pull,
                 push=push,

@@ -63,8 +63,15 @@ class Constraints:
             and all(labels[i] != labels[j] for i, j in self.apart)
             and bool((sizes >= self.min_size).all())
             and (self.max_size is None or bool((sizes <= self.max_size).all()))
-            and (self.unobserved is None or not (self.unobserved & (labels[:, None] == labels)).any())
+            and (self.unobserved is None or not clashing(self.unobserved, labels))
         )
+
+
+def clashing(clash: NDArray[np.bool_], labels: Labels) -> bool:
+    """Return whether two positions with the same label clash; reads only the blocks inside coalitions."""
+    order = np.argsort(labels, kind="stable")
+    groups = np.split(order, np.flatnonzero(np.diff(labels[order])) + 1)
+    return any(clash[np.ix_(members, members)].any() for members in groups)
 
 
 def read_constraints(

@@ -45,9 +45,12 @@ def own_sums(matrix: Matrix, quantities: Floats, labels: Labels) -> Floats:
     sums = np.zeros(len(labels))
     order = np.argsort(labels, kind="stable")
     for members in np.split(order, np.flatnonzero(np.diff(labels[order])) + 1):
+        if len(members) == 1:
+            continue
         for start in range(0, len(members), BLOCK):
             rows = members[start : start + BLOCK]
-            sums[rows] = matrix[np.ix_(rows, members)] @ quantities[members]
+            block = matrix[np.ix_(rows, members)] if len(members) < len(labels) else matrix[start : start + BLOCK]
+            sums[rows] = block @ quantities[members]
     return sums
 
 
@@ -55,7 +58,12 @@ def coalition_sums(matrix: Matrix, quantities: Floats, labels: Labels, symmetric
     """What client k and coalition T are to each other: pull_kT = sum_{j in T} m_j D_kj, push_kT = sum_{i in T} D_ik."""
     count, groups = len(labels), int(labels.max()) + 1
     pull, push = np.zeros((groups, count)), np.zeros((groups, count))
-    for client, label in enumerate(labels):  # rows are added to their coalition; for the pull that needs columns
+    order = np.argsort(labels, kind="stable")
+    starts = np.flatnonzero(np.r_[True, np.diff(labels[order]) > 0])
+    for client, label in enumerate(labels):  # rows are added to their coalition
         push[label] += matrix[client]
-        pull[label] += (matrix[client] if symmetric else matrix[:, client]) * quantities[client]
+        if symmetric:
+            pull[label] += matrix[client] * quantities[client]
+        else:
+            pull[:, client] = np.add.reduceat((matrix[client] * quantities)[order], starts)
     return pull.T, push.T

@@ -3,8 +3,11 @@
 For a fixed partition p the objective is a line in C, L_p(C) = a_p C + b_p (a_p = sum_S |S| / sqrt(m_S)). The best
 partition over all C is therefore the lower envelope of lines, and it is found by its corners (Eisner and Severance
 1976): two neighbouring lines meet at some C; if nothing is better there, that is a corner of the path, else the
-better line is taken in between. A segment is proven when the optimum is proven at both of its ends: the envelope is
-concave, so nothing can dip below a line between two points where it touches.
+better line is taken in between. Up to 20 clients every corner is solved exactly. Beyond, a corner is searched from the
+two partitions that meet there and from trees of merged coalitions (merge.py); then the suggested segment is searched
+with restarts, and the corners around it are proven as far as a budget of work goes. A segment is proven when the
+optimum is proven at both of its ends: the envelope is concave, so nothing can dip below a line between two points where
+it touches.
 
 The first segment is the limit C -> 0+: everyone alone, except that clients at distance zero join for free. The last is
 everyone together, as far as the constraints let it.
@@ -34,12 +37,16 @@ from numpy.typing import ArrayLike
 
 from fedcollab.coalitions.constraints import read_constraints
 from fedcollab.coalitions.evidence import evidence
-from fedcollab.coalitions.exact import LISTED, SMALL, WIDEST, prove
-from fedcollab.coalitions.feasible import refuse_impossible
 from fedcollab.coalitions.inputs import Inputs, Labels, read_inputs
-from fedcollab.coalitions.instance import Instance, build_instance
-from fedcollab.coalitions.local import best_of, search
-from fedcollab.coalitions.subsets import subset_lines
+from fedcollab.coalitions.solver.exact import LISTED, SMALL, WIDEST, prove
+from fedcollab.coalitions.solver.feasible import refuse_impossible
+from fedcollab.coalitions.solver.instance import Instance, build_instance
+from fedcollab.coalitions.solver.levels import polish, score, search_best, search_levels
+from fedcollab.coalitions.solver.local import best_of, unique
+from fedcollab.coalitions.solver.merge import merge_tree
+from fedcollab.coalitions.solver.moves import descend
+from fedcollab.coalitions.solver.prices import Masks
+from fedcollab.coalitions.solver.subsets import subset_lines
 from fedcollab.errors import InputError, number
 from fedcollab.files import read_json, write_json
 
@@ -48,7 +55,11 @@ MOST = 1000
 #: corners that a path may have
 CORNERS = 500
 #: partial coalitions that the proof of one corner may visit
-BUDGET = 30_000
+BUDGET = 3_000
+#: trees that partitions of the path are taken from, by C over the middle of the limits
+TREES = (1 / 27, 1 / 9, 1 / 3, 1.0)
+#: how often a better partition at the suggested C may change the path
+CHALLENGES = 4
 #: share of the widest segment's width that a finer one with evidence needs
 FINER = 1 / 3
 
@@ -195,8 +206,38 @@ def c_path(
     min_size: int = 1,
     max_size: int | None = None,
 ) -> CPath:
-    """The best partition for every C > 0, each with its interval, and a suggested C. Arguments as for `solve`.
+    """Find the best partition for every C > 0, each with its interval of C, and suggest one.
 
+    Parameters
+    ----------
+    distances : array_like or Distances
+        N x N matrix in [0, 1] with a zero diagonal, or a `Distances`; its standard errors and replicates, where it has
+        them, tell which C are too small and which splits are noise.
+    quantities : array_like, optional
+        Samples per client. Default: what the `Distances` carries.
+    names : iterable of str, optional
+        One name per client. Default: those that the `Distances` carries, else clients are called by position.
+    seed : int
+        Everything random is derived from it.
+    restarts : int
+        Restarts of the search at the suggested C (above 20 clients; up to 20 every corner is proven).
+    must_link, cannot_link : iterable of groups of clients
+        Clients, by name (by position where there are no names), that must or may not be in one coalition.
+    min_size, max_size : int
+        How many clients a coalition may hold.
+
+    Returns
+    -------
+    CPath
+        The segments from C = 0 to infinity; `suggested` is one of them.
+
+    Raises
+    ------
+    InputError
+        If an argument is wrong, there are more than 1,000 clients, or no partition respects the constraints.
+
+    Examples
+    --------
     >>> near, far = 0.05, 0.9
     >>> path = c_path([[0, near, far], [near, 0, far], [far, far, 0]], [100, 100, 100])
     >>> [(round(part.c_low, 1), round(part.c_high, 1), part.coalitions) for part in path]
@@ -210,13 +251,33 @@ def c_path(
     if len(inputs.quantities) > MOST:
         raise InputError(f"`distances` holds {len(inputs.quantities)} clients; a path is drawn for at most {MOST}")
     instance = build_instance(inputs, constraints, 1.0)
-    tracer = _Tracer(instance, restarts, int(number("seed", seed, whole=True)), constraints.any)
+    limits = natural_limits(inputs, getattr(distances, "stderr", None))
+    middle = float(np.sqrt(limits[0] * limits[1]))
+    tracer = _Tracer(instance, restarts, int(number("seed", seed, whole=True)), constraints.any, middle)
     if tracer.impossible:
         refuse_impossible(inputs, constraints)
-    limits = natural_limits(inputs, getattr(distances, "stderr", None))
-    segments = [_segment(instance, inputs, *part, limits) for part in tracer.envelope()]
-    segments = [replace(part, evidence=evidence(distances, part.assignment, constraints.admits)) for part in segments]
-    return CPath(tuple(segments), limits)
+    known: dict[bytes, float | None] = {}
+
+    def drawn() -> CPath:
+        """Return the path as it is now; the evidence of a partition is computed once."""
+        segments = []
+        for part in (_segment(instance, inputs, *part, limits) for part in tracer.envelope()):
+            key = part.assignment.tobytes()
+            if key not in known:
+                known[key] = evidence(distances, part.assignment, constraints.admits)
+            segments.append(replace(part, evidence=known[key]))
+        return CPath(tuple(segments), limits)
+
+    path = drawn()
+    for _ in range(CHALLENGES):  # the suggestion is what matters: search and prove it, and where the path meets it
+        at = path.segments.index(path.suggested)
+        near = path.segments[max(0, at - 1) : at + 2]
+        better = tracer.challenge(path.suggested.C)
+        better |= any([tracer.prove(C) for C in sorted({C for part in near for C in (part.c_low, part.c_high)})])
+        path = drawn()
+        if not better:
+            break
+    return path
 
 
 def natural_limits(inputs: Inputs, stderr: ArrayLike | None = None) -> tuple[float, float]:
@@ -260,51 +321,86 @@ def _segment(
 class _Tracer:
     """Finds the lines of the envelope and which of its corners are proven."""
 
-    def __init__(self, instance: Instance, restarts: int, seed: int, constrained: bool) -> None:
+    def __init__(self, instance: Instance, restarts: int, seed: int, constrained: bool, middle: float) -> None:
         self.instance, self.restarts, self.seed = instance, restarts, seed
         self.lists = subset_lines(instance) if instance.count <= LISTED else None
+        self.masks: list[Masks] = []
         self.found: list[Labels] = []
         self.corners: dict[float, bool] = {}
         self.impossible = False
-        left, right = self._ends(constrained)
+        few = instance.count <= LISTED
+        self.trees = [] if few else [merge_tree(instance.at(middle * factor)) for factor in TREES]
+        self.ends = self._ends(constrained)
         if not self.impossible:
-            self._explore(left, right)
+            self._explore(*self.ends)
+
+    def challenge(self, C: float) -> bool:
+        """Search at one C from scratch; return whether that beats the path, which is then traced again."""
+        instance = self.instance.at(C)
+        if self.lists is not None or instance.count < 2:
+            return False
+        return self._take(C, search_best(instance, "auto", self.restarts, self.seed))
+
+    def prove(self, C: float) -> bool:
+        """Try to prove a corner; return whether that found something better, with which the path is traced again."""
+        if self.lists is not None or self.instance.count > WIDEST or C in (0.0, np.inf) or self._proven(C):
+            return False
+        instance = self.instance.at(C)
+        proof = prove(instance, best_of(instance, self.found), BUDGET)
+        if proof.optimal:
+            self.corners[C] = True
+        return proof.labels is not None and self._take(C, proof.labels)
+
+    def _take(self, C: float, labels: Labels) -> bool:
+        """Add a partition if it is better at this C than all others, and trace the path again around it."""
+        instance = self.instance.at(C)
+        known = min(instance.value(each) for each in self.found)
+        if not instance.admits(labels) or not instance.value(labels) < known * (1 - 1e-10):
+            return False
+        self.found.append(labels)
+        lines = [self.instance.lines(each) for each in self.found]
+        a, b = lines[-1]
+        left = min((x for x in zip(lines, self.found, strict=True) if x[0][0] > a), key=lambda x: x[0][0] * C + x[0][1])
+        right = min((x for x in zip(lines, self.found, strict=True) if x[0][0] < a), key=lambda x: x[0][0] * C + x[0][1])
+        self._explore(left[1], labels)
+        self._explore(labels, right[1])
+        return True
 
     def _ends(self, constrained: bool) -> tuple[Labels, Labels]:
-        """The partitions for C = 0 and C = infinity: known, or solved for where constraints are in the way."""
+        """Return the partitions for C = 0 and C = infinity: known, or solved for where constraints are in the way."""
         count = self.instance.count
         if not constrained:
-            ends = np.arange(count), np.zeros(count, dtype=np.int64)
             self.ends_proven = True
-            self.found = list(ends)
-            return ends
+            self.found = [np.arange(count), np.zeros(count, dtype=np.int64)]
+            return self.found[0], self.found[1]
         large = 1e6 * float(np.sqrt(self.instance.masses.sum()))
-        solved = [self._best(C) for C in (0.0, large)]
+        solved = []
+        for C in (0.0, large):
+            start = np.arange(count) if self.lists is not None else search_levels(self.instance.at(C), 3, self.seed)
+            solved.append(self._best(C, [start]))
+            self.found.append(solved[-1][0])
         self.ends_proven = all(proven for _, proven in solved)
         return solved[0][0], solved[1][0]
 
-    def _best(self, C: float) -> tuple[Labels, bool]:
-        """The best partition at one C, and whether that is proven."""
+    def _best(self, C: float, starts: list[Labels]) -> tuple[Labels, bool]:
+        """Return the best partition at one C, from the neighbours on the path and the trees, and whether it is proven."""
         instance = self.instance.at(C)
-        found = [*self.found] or [np.arange(instance.count)]
-        if instance.count > SMALL:
-            few = self.restarts if instance.count <= WIDEST else max(2, min(self.restarts, 400 // instance.count))
-            found.append(search(instance, few, self.seed, tuple(self.found[-8:])))
-        labels = best_of(instance, found)
-        proven = False
-        if instance.count <= WIDEST:
-            proof = prove(instance, labels, BUDGET, self.lists)
-            proven = proof.optimal
-            if proof.labels is None:
-                self.impossible = True
-            else:
-                labels = proof.labels
-        elif not instance.admits(labels):
-            self.impossible = True
-        self.found.append(labels)
-        return labels, proven
+        if self.lists is not None:
+            known = best_of(instance, [*self.found, *starts])
+            if instance.count > SMALL:
+                known = best_of(instance, [known, *(descend(instance, start) for start in starts)])
+            proof = prove(instance, known, BUDGET, self.lists, self.masks)
+            self.impossible |= proof.labels is None
+            return known if proof.labels is None else proof.labels, proof.optimal
+        grown = sorted((tree.best(instance) for tree in self.trees), key=lambda each: score(instance, each))
+        finer = [min((tree.best(instance.at(C / 2)) for tree in self.trees), key=lambda each: score(instance, each))]
+        candidates = [polish(instance, start, finer) for start in unique([*starts, *grown[:2]])]
+        labels = best_of(instance, [*self.found, *candidates])
+        self.impossible |= not instance.admits(labels)
+        return labels, False
 
     def _explore(self, left: Labels, right: Labels) -> None:
+        """Find the corners between two partitions of the path."""
         waiting = [(left, right)]
         while waiting and len(self.corners) < CORNERS:
             left, right = waiting.pop()
@@ -312,12 +408,13 @@ class _Tracer:
             if a - c <= 1e-12 * a or d - b <= 1e-12 * max(d, 1e-300):
                 continue
             corner = (d - b) / (a - c)
-            best, proven = self._best(corner)
+            best, proven = self._best(corner, [left, right])
             slope, intercept = self.instance.lines(best)
             here = a * corner + b
             if slope * corner + intercept >= here - 1e-10 * here:
                 self.corners[corner] = proven
             else:
+                self.found.append(best)
                 waiting += [(left, best), (best, right)]
 
     def envelope(self) -> Iterator[tuple[Labels, float, float, bool]]:

@@ -8,7 +8,7 @@ the same call gives the same answer everywhere.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,20 +16,16 @@ from numpy.typing import ArrayLike
 
 from fedcollab.coalitions.collaboration import Collaboration
 from fedcollab.coalitions.constraints import Constraints, read_constraints
-from fedcollab.coalitions.exact import PROGRAMME, SMALL, WIDEST, prove
-from fedcollab.coalitions.feasible import refuse_impossible
-from fedcollab.coalitions.inputs import Floats, Inputs, Labels, read_inputs
-from fedcollab.coalitions.instance import TOLERANCE, Instance, build_instance
-from fedcollab.coalitions.large import search_large
-from fedcollab.coalitions.local import search
-from fedcollab.coalitions.lower_bound import row_bound, shared_bound
+from fedcollab.coalitions.inputs import Inputs, Labels, read_inputs
 from fedcollab.coalitions.objective import coalition_sums, own_sums, terms
+from fedcollab.coalitions.solver.exact import PROGRAMME, SMALL, WIDEST, Proof
+from fedcollab.coalitions.solver.exact import prove as prove_optimum
+from fedcollab.coalitions.solver.feasible import refuse_impossible
+from fedcollab.coalitions.solver.instance import FEW, TOLERANCE, Instance, Problem, build_instance, build_rows
+from fedcollab.coalitions.solver.levels import DENSE, search_best
+from fedcollab.coalitions.solver.lower_bound import row_bound, shared_bound
 from fedcollab.errors import InputError, choose, number
 
-#: above this many clients the matrix is read in rows and never copied
-ROWWISE = 400
-#: with "auto", restarts times clients squared stay below this
-AUTO_WORK = 20_000_000
 #: partial coalitions that a proof may visit: with "auto", and where a proof was asked for
 BUDGETS = {"auto": 100_000, "exact": 3_000_000}
 
@@ -49,18 +45,46 @@ def solve(
     cannot_link: Iterable[Iterable[Any]] = (),
     min_size: int = 1,
     max_size: int | None = None,
+    prove: bool = True,
 ) -> Collaboration:
-    """Who should train with whom: the partition that minimises Eq. (collab_obj).
+    """Find who should train with whom: the partition of the clients that minimises Eq. (collab_obj).
 
-    distances    N x N matrix in [0, 1] with a zero diagonal (asymmetric allowed), or a `Distances`
-    quantities   samples per client; defaults to what the `Distances` carries
-    C            weight of the generalisation term (see `c_path` for choosing it)
-    method       "local" (Algorithm 2 with restarts and escapes), "exact" (proves the optimum or says what limit it met)
-                 or "auto" (by size and a fixed budget of work)
-    restarts     of the local search; "auto" runs fewer where N is large
-    must_link, cannot_link   groups of clients, by name (by position where there are no names)
-    min_size, max_size       how many clients a coalition may hold
+    Parameters
+    ----------
+    distances : array_like or Distances
+        N x N matrix in [0, 1] with a zero diagonal; row i is how far the others are from client i (asymmetric allowed).
+    quantities : array_like, optional
+        Samples per client. Default: what the `Distances` carries.
+    C : float
+        Weight of the generalisation term; `c_path` helps to choose it.
+    method : {"auto", "local", "exact"}
+        "local" searches (Algorithm 2 with restarts and escapes; above 400 clients merging, moves and refinement),
+        "exact" proves the optimum or says what limit it met, "auto" chooses by size and a fixed budget of work.
+    restarts : int
+        Restarts of the search at most; "auto" runs fewer where N is large.
+    seed : int
+        Everything random is derived from it.
+    names : iterable of str, optional
+        One name per client. Default: those that the `Distances` carries, else clients are called by position.
+    must_link, cannot_link : iterable of groups of clients
+        Clients, by name (by position where there are no names), that must or may not be in one coalition.
+    min_size, max_size : int
+        How many clients a coalition may hold.
+    prove : bool
+        Whether to spend work on proving the answer. False: search only, with the quickest lower bound.
 
+    Returns
+    -------
+    Collaboration
+        The coalitions with their objective, a proven lower bound, and explanations.
+
+    Raises
+    ------
+    InputError
+        If an argument is wrong, no partition respects the constraints, or "exact" met its limit.
+
+    Examples
+    --------
     >>> near, far = 0.05, 0.9
     >>> D = [[0, near, far], [near, 0, far], [far, far, 0]]
     >>> answer = solve(D, [100, 100, 5000], C=5, names=["north", "south", "east"])
@@ -71,96 +95,75 @@ def solve(
     C = number("C", C, above=0)
     restarts = int(number("restarts", restarts, at_least=1, whole=True))
     seed = int(number("seed", seed, whole=True))
+    if method == "exact" and not prove:
+        raise InputError("`prove` (=False) must be True with `method` (='exact')")
     inputs = read_inputs(distances, quantities, names)
     constraints = read_constraints(inputs, must_link, cannot_link, min_size, max_size)
-    if len(inputs.quantities) > ROWWISE:
-        found = _solve_large(inputs, constraints, C, method, restarts, seed)
-    else:
-        instance = build_instance(inputs, constraints, C)
-        found = solve_instance(instance, method, restarts, seed)
-        if found.labels is None:
+    problem = build_problem(inputs, constraints, C)
+    if method == "exact" and problem.count > WIDEST:
+        raise InputError(
+            f"`method` (='exact') must be 'auto' or 'local' for more than {WIDEST} clients; there are {problem.count}"
+        )
+    quick = prove and method != "local" and problem.count <= SMALL  # proven from nothing faster than searched
+    labels = np.arange(problem.count) if quick else search_best(problem, method, restarts, seed)
+    proof = Proof(labels if problem.admits(labels) else None, 0.0, False)
+    wanted = (prove and method != "local") or proof.labels is None
+    if wanted and isinstance(problem, Instance) and problem.count <= WIDEST:
+        proof = prove_optimum(problem, labels, BUDGETS["auto" if method == "auto" else "exact"])
+        if not proof.optimal:
+            proof = replace(proof, spent=True)
+    if proof.labels is None:
+        if proof.optimal:
             refuse_impossible(inputs, constraints)
-        found = Found(instance.to_clients(found.labels), found.lower, found.optimal, found.method)
-    return collaboration_of(inputs, constraints, C, found)
+        raise InputError("the constraints left no partition that could be found; loosen `min_size` or `cannot_link`")
+    if method == "exact" and not proof.optimal:
+        raise InputError(
+            f"`method` (='exact') met its limit: {problem.count} clients without enough structure cannot be proven "
+            f"within {BUDGETS['exact']:,} partial coalitions (any matrix up to {PROGRAMME} clients can); use 'auto'"
+        )
+    return collaboration_of(inputs, constraints, C, _bounded(inputs, problem, proof, prove))
 
 
 @dataclass(frozen=True)
 class Found:
-    """What a method found: labels (None: proven that there is no admissible partition), lower bound, proof, its name.
+    """A partition of the clients, a lower bound, whether the two meet, and the name of the method that found it.
 
-    `sums` are the pull and push of the partition, where the search has them anyway.
+    `budget_spent`: a proof was tried and ran out of its budget of work.
     """
 
-    labels: Labels | None
+    labels: Labels
     lower: float
     optimal: bool
     method: str
-    sums: tuple[Floats, Floats] | None = None
+    budget_spent: bool = False
 
 
-def solve_instance(instance: Instance, method: str, restarts: int, seed: int, starts: tuple[Labels, ...] = ()) -> Found:
-    """Solve one instance in memory; labels are of its units."""
-    count = instance.count
-    if method == "exact" and count > WIDEST:
-        raise InputError(
-            f"`method` (='exact') must be 'auto' or 'local' for more than {WIDEST} clients; there are {count}"
-        )
-    if method == "auto":
-        restarts = int(np.clip(AUTO_WORK // (count * count), 1, restarts))
-    # Few units are proven from nothing faster than they are searched.
-    quick = method != "local" and count <= SMALL
-    labels = np.arange(count) if quick else search(instance, restarts, seed, starts)
-    admissible = instance.admits(labels)
-    if method == "local" or count > WIDEST:
-        if not admissible:
-            # A search that ends outside the constraints proves nothing; ask the proof whether anything is inside.
-            proof = prove(instance, labels, BUDGETS["exact"])
-            if proof.labels is None and not proof.optimal:
-                raise InputError(
-                    "the constraints left no partition that could be found; loosen `min_size` or `cannot_link`"
-                )
-            return Found(proof.labels, proof.lower, proof.optimal, "exact")
-        upper = instance.value(labels)
-        lower = min(upper, shared_bound(instance, upper))
-        return Found(labels, lower, upper - lower <= TOLERANCE * upper, "local")
-    proof = prove(instance, labels, BUDGETS[method])
+def build_problem(inputs: Inputs, constraints: Constraints, C: float) -> Problem:
+    """Hold the pair costs in memory where there are few enough clients, else read them from the matrix."""
+    if len(inputs.quantities) <= DENSE:
+        return build_instance(inputs, constraints, C)
+    return build_rows(inputs, constraints, C)
+
+
+def _bounded(inputs: Inputs, problem: Problem, proof: Proof, prove: bool) -> Found:
+    """Bring what was found to the clients, with the best lower bound that is to be had."""
+    assert proof.labels is not None
+    labels = problem.to_clients(proof.labels)
     if proof.optimal:
-        return Found(proof.labels, proof.lower, True, "exact")
-    if method == "exact":
-        raise InputError(
-            f"`method` (='exact') met its limit: {count} clients without enough structure cannot be proven within "
-            f"{BUDGETS['exact']:,} partial coalitions (any matrix up to {PROGRAMME} clients can); use 'auto'"
-        )
-    if proof.labels is None:
-        raise InputError("the constraints left no partition that could be found; loosen `min_size` or `cannot_link`")
-    upper = instance.value(proof.labels)
-    lower = min(upper, max(proof.lower, shared_bound(instance, upper)))
-    return Found(proof.labels, lower, upper - lower <= TOLERANCE * upper, "local")
-
-
-def _solve_large(inputs: Inputs, constraints: Constraints, C: float, method: str, restarts: int, seed: int) -> Found:
-    count = len(inputs.quantities)
-    if method == "exact":
-        raise InputError(
-            f"`method` (='exact') must be 'auto' or 'local' for more than {WIDEST} clients; there are {count}"
-        )
-    if method == "auto":
-        restarts = int(np.clip(AUTO_WORK // (count * count), 1, restarts))
-    labels, sums = search_large(inputs, constraints, C, restarts, seed)
-    if not constraints.admits(labels):
-        raise InputError("the constraints left no partition that could be found; loosen `min_size` or `cannot_link`")
-    paid = terms(inputs.quantities, labels, own_sums(inputs.matrix, inputs.quantities, labels), C).sum(axis=1)
+        return Found(labels, proof.lower, True, "exact")
+    m, C = inputs.quantities, problem.C
+    paid = terms(m, labels, own_sums(inputs.matrix, m, labels), C).sum(axis=1)
     upper = float(paid.sum())
-    lower = min(upper, row_bound(inputs.matrix, inputs.quantities, C, paid))
-    return Found(labels, lower, upper - lower <= TOLERANCE * upper, "local", sums)
+    lower = max(proof.lower, row_bound(inputs.matrix, m, C, paid))
+    if prove and isinstance(problem, Instance) and problem.count <= FEW:
+        lower = max(lower, shared_bound(problem, upper))
+    return Found(labels, min(upper, lower), upper - lower <= TOLERANCE * upper, "local", proof.spent)
 
 
 def collaboration_of(inputs: Inputs, constraints: Constraints, C: float, found: Found) -> Collaboration:
-    """A partition with its objective, its bound and the sums that explain it."""
+    """Complete a partition with its objective, its bound and the sums that explain it."""
     labels = found.labels
-    if labels is None:
-        raise InputError("the constraints leave no partition")
-    pull, push = found.sums or coalition_sums(inputs.matrix, inputs.quantities, labels, inputs.symmetric)
+    pull, push = coalition_sums(inputs.matrix, inputs.quantities, labels, inputs.symmetric)
     own = pull[np.arange(len(labels)), labels]
     value = float(terms(inputs.quantities, labels, own, C).sum())
     return Collaboration(
@@ -175,4 +178,5 @@ def collaboration_of(inputs: Inputs, constraints: Constraints, C: float, found: 
         pull=pull,
         push=push,
         constraints=constraints,
+        budget_spent=found.budget_spent,
     )

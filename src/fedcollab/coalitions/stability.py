@@ -22,8 +22,8 @@ from numpy.typing import ArrayLike
 from fedcollab.coalitions.collaboration import Collaboration
 from fedcollab.coalitions.explain import Choice, explain
 from fedcollab.coalitions.inputs import Floats, read_inputs
-from fedcollab.coalitions.instance import build_instance
-from fedcollab.coalitions.local import search
+from fedcollab.coalitions.solver.instance import build_instance
+from fedcollab.coalitions.solver.local import search
 from fedcollab.errors import InputError, number
 
 

@@ -20,8 +20,8 @@ from numpy.typing import ArrayLike
 
 from fedcollab.coalitions import Collaboration, solve
 from fedcollab.coalitions.inputs import check_assignment, read_inputs
-from fedcollab.coalitions.instance import TOLERANCE
 from fedcollab.coalitions.solve import Found, collaboration_of
+from fedcollab.coalitions.solver.instance import TOLERANCE
 from fedcollab.distances import Distances
 from fedcollab.errors import number
 

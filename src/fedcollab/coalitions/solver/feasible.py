@@ -12,9 +12,9 @@ from typing import NoReturn
 import numpy as np
 
 from fedcollab.coalitions.constraints import Constraints
-from fedcollab.coalitions.exact import prove
 from fedcollab.coalitions.inputs import Inputs
-from fedcollab.coalitions.instance import build_instance
+from fedcollab.coalitions.solver.exact import prove
+from fedcollab.coalitions.solver.instance import build_instance
 from fedcollab.errors import InputError
 
 

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcollab.coalitions.inputs import Floats, Labels
-from fedcollab.coalitions.instance import Instance
-from fedcollab.coalitions.prices import Masks, unpack
+from fedcollab.coalitions.solver.instance import Instance
+from fedcollab.coalitions.solver.prices import Masks, unpack
 
 #: partial coalitions that one enumeration may visit
 NODES = 400_000

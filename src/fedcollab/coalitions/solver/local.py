@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcollab.coalitions.inputs import Floats, Labels, first_appearance
-from fedcollab.coalitions.instance import Instance
+from fedcollab.coalitions.solver.instance import Instance
 from fedcollab.seeds import generator
 
 #: elements that one lockstep step may touch; larger searches run their restarts in several batches
@@ -40,12 +40,17 @@ def search(instance: Instance, restarts: int, seed: int, starts: tuple[Labels, .
 
 def best_of(instance: Instance, found: list[Labels]) -> Labels:
     """The admissible partition with the lowest objective; among equals the first in the order of labels."""
-    scored = [(instance.value(labels), labels) for labels in _unique(np.stack(found)) if instance.admits(labels)]
+    scored = [(instance.value(labels), labels) for labels in unique(found) if instance.admits(labels)]
     if not scored:
         return first_appearance(found[0])
     lowest = min(value for value, _ in scored)
     ties = [labels for value, labels in scored if value <= lowest + 1e-12 * max(1.0, abs(lowest))]
     return min(ties, key=lambda labels: labels.tolist())
+
+
+def unique(found: list[Labels]) -> list[Labels]:
+    """Return the different partitions among these, with labels in order of first appearance."""
+    return list({labels.tobytes(): labels for labels in map(first_appearance, found)}.values())
 
 
 def _starting(count: int, batch: int, first: int, rng: np.random.Generator) -> NDArray[np.int64]:

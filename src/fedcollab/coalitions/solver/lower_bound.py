@@ -17,12 +17,12 @@ from __future__ import annotations
 import numpy as np
 
 from fedcollab.coalitions.inputs import Floats, Matrix
-from fedcollab.coalitions.instance import Instance
+from fedcollab.coalitions.solver.instance import Instance
 
 #: pairs sorted over all subgradient steps
 WORK = 2_000_000
 #: distances are rounded down to this many levels when there are too many to sort
-LEVELS = 512
+LEVELS = 1024
 
 
 def shared_bound(instance: Instance, upper: float, work: int = WORK) -> float:
@@ -73,19 +73,21 @@ def row_bound(matrix: Matrix, quantities: Floats, C: float, known: Floats) -> fl
     they are rounded down to levels.
     """
     total = 0.0
-    reach = known * (1 + 1e-9)
+    reach = (known * (1 + 1e-6)).tolist()
     for client, row in enumerate(matrix):
         mine = quantities[client]
-        near = np.flatnonzero(row < reach[client])
-        near = near[near != client]
+        near = (row < reach[client]).nonzero()[0]
         distance, mass = row[near], quantities[near]
         if len(near) > LEVELS:
-            level = np.minimum((distance * LEVELS).astype(np.int64), LEVELS - 1)
-            distance, mass = np.arange(LEVELS) / LEVELS, np.bincount(level, weights=mass, minlength=LEVELS)
+            scale = LEVELS / reach[client]
+            mass[near == client] = 0.0
+            level = np.minimum((distance * scale).astype(np.int64), LEVELS - 1)
+            distance, mass = np.arange(LEVELS) / scale, np.bincount(level, weights=mass, minlength=LEVELS)
         else:
-            order = np.argsort(distance)
+            mass[near == client] = 0.0
+            order = distance.argsort()
             distance, mass = distance[order], mass[order]
         filled = mine + mass.cumsum()
         charge = C / np.sqrt(filled) + (mass * distance).cumsum() / filled
-        total += min(C / float(np.sqrt(mine)), float(charge.min(initial=np.inf)))
+        total += min(C / float(np.sqrt(mine)), float(charge.min()))
     return total

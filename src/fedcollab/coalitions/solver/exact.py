@@ -15,11 +15,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedcollab.coalitions import columns
 from fedcollab.coalitions.inputs import Floats, Labels
-from fedcollab.coalitions.instance import TOLERANCE, Instance
-from fedcollab.coalitions.prices import Masks, Pool, column_generation, unpack
-from fedcollab.coalitions.subsets import programme, spread, subset_lines
+from fedcollab.coalitions.solver import columns
+from fedcollab.coalitions.solver.instance import TOLERANCE, Instance
+from fedcollab.coalitions.solver.prices import Masks, Pool, column_generation, unpack
+from fedcollab.coalitions.solver.subsets import programme, spread, subset_lines
 
 #: up to this many units every coalition is listed, and the subset programme settles what nothing else does
 PROGRAMME = 20
@@ -37,11 +37,15 @@ LOOKS = 5_000_000
 
 @dataclass(frozen=True)
 class Proof:
-    """What was proven: a partition (None: there is no admissible one), a lower bound, and whether they meet."""
+    """What was proven: a partition, a lower bound, whether they meet, and whether the budget of work was spent.
+
+    Without a partition: none is known, or (where `optimal`) there is none that the constraints admit.
+    """
 
     labels: Labels | None
     lower: float
     optimal: bool
+    spent: bool = False
 
 
 def prove(
@@ -49,22 +53,27 @@ def prove(
     incumbent: Labels,
     budget: int = columns.NODES,
     lines: tuple[Floats, Floats] | None = None,
+    masks: list[Masks] | None = None,
 ) -> Proof:
     """Find the optimum and prove it, as far as the budget of work goes.
 
-    `lines` are the `subset_lines` of the instance, for a caller that proves it at many C.
+    For a caller that proves it at many C: `lines` are the `subset_lines` of the instance, and `masks` collects the
+    coalitions that mattered, to start the next proof from.
     """
     known = incumbent if instance.admits(incumbent) else None
     upper = instance.value(incumbent) if known is not None else np.inf
     count = instance.count
     if count <= LISTED:
-        return _prove_listed(instance, known, upper, lines or subset_lines(instance))
+        return _prove_listed(instance, known, upper, lines or subset_lines(instance), [] if masks is None else masks)
     if count > WIDEST:
         return Proof(known, 0.0, False)
     return _prove_enumerated(instance, known, upper, budget)
 
 
-def _prove_listed(instance: Instance, known: Labels | None, upper: float, lines: tuple[Floats, Floats]) -> Proof:
+def _prove_listed(
+    instance: Instance, known: Labels | None, upper: float, lines: tuple[Floats, Floats], masks: list[Masks]
+) -> Proof:
+    """Prove with the costs of all coalitions listed."""
     slope, intercept = lines
     cost = instance.C * slope + intercept
     count = instance.count
@@ -85,10 +94,11 @@ def _prove_listed(instance: Instance, known: Labels | None, upper: float, lines:
         picked = np.union1d(bad[:100], bad[holds.argmax(axis=0)] if len(bad) else bad)
         return float(reduced.min()), every[picked], cost[picked]
 
-    start = _nearby(instance, known)
+    start = np.unique(np.concatenate([_nearby(instance, known), *masks]))
     start = start[np.isfinite(cost[start.astype(np.int64)])]
     pool.add(start, cost[start.astype(np.int64)])
     y, lower = column_generation(pool, price, upper, rounds=100)
+    masks[:] = [pool.masks[np.unique(pool.basis)], *masks[:7]]
     if upper - lower <= TOLERANCE * max(1.0, upper):
         return Proof(known, upper, True)
     reduced = np.maximum(cost - spread(y), 0.0)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcollab.coalitions.inputs import Floats, Labels
-from fedcollab.coalitions.instance import Instance
+from fedcollab.coalitions.solver.instance import Instance
 
 
 def spread(values: Floats) -> Floats:

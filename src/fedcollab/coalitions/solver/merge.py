@@ -1,0 +1,118 @@
+"""Greedy merging from all-local, and the best partition in the tree that it leaves.
+
+Joining coalitions A and B changes L by f(A + B) - f(A) - f(B). The pair with the lowest change is joined, then the next,
+until there is one coalition left (or no pair may be joined). Every coalition that was ever made is a node of a binary
+tree. Among the partitions into nodes of the tree the best is found from the leaves up,
+    best(node) = min( f(node), best(left) + best(right) ),
+so the answer is never worse than everyone alone (the leaves), everyone together (the root), or greedy merging that
+stops where no pair gains (nodes as well).
+
+Each row of the table of changes remembers its best partner. When that partner is merged away, the old change stays as a
+lower bound of the new one and the row is searched again only when it comes first (Muellner 2011), so that the whole
+table is never searched again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedcollab.coalitions.inputs import Floats, Labels
+from fedcollab.coalitions.solver.instance import Instance
+
+
+@dataclass(frozen=True)
+class Tree:
+    """Coalitions made by merging: the units come first, then every merged coalition with its two parts."""
+
+    sizes: Floats
+    masses: Floats
+    sums: Floats
+    parts: Labels
+
+    def best(self, instance: Instance) -> Labels:
+        """The best partition of the units into nodes of the tree, at the C and with the limits of the instance."""
+        count = instance.count
+        cost = instance.cost(self.sizes, self.masses, self.sums)
+        least = cost.tolist()
+        kept = [True] * len(least)
+        for node, (left, right) in enumerate(self.parts.tolist(), count):
+            apart = least[left] + least[right]
+            if apart < least[node]:
+                least[node], kept[node] = apart, False
+        label = np.full(len(least), -1, dtype=np.int64)
+        for node in range(len(least) - 1, -1, -1):
+            if label[node] < 0 and kept[node]:
+                label[node] = node
+            if node >= count and label[node] >= 0:
+                label[self.parts[node - count]] = label[node]
+        return label[:count]
+
+
+def merge_tree(instance: Instance) -> Tree:
+    """Merge the units of the instance greedily at its C, until nothing more may be joined."""
+    count = instance.count
+    n, m, v, pairs = instance.sizes.copy(), instance.masses.copy(), instance.own.copy(), instance.pairs.copy()
+    clash = None if instance.clash is None else instance.clash.copy()
+    f = instance.cost(n, m, v)
+    node = np.arange(count)
+    made = [np.stack([n, m, v])]
+    parts: list[tuple[int, int]] = []
+
+    def changes(a: int) -> Floats:
+        """Return how L changes when slot `a` is joined with each other slot."""
+        size = n[a] + n
+        value = instance.cost(size, m[a] + m, (v[a] + pairs[a]) + v)
+        value -= f + f[a]
+        value[a] = np.inf
+        if clash is not None:
+            value[clash[a]] = np.inf
+        if instance.max_size is not None:
+            value[size > instance.largest] = np.inf
+        return value
+
+    table = np.stack([changes(a) for a in range(count)])
+    partner = table.argmin(axis=1)
+    change = table[np.arange(count), partner]
+    stale = np.zeros(count, dtype=bool)
+    while len(parts) < count - 1:
+        a = int(change.argmin())
+        if stale[a]:
+            partner[a] = table[a].argmin()
+            change[a], stale[a] = table[a, partner[a]], False
+            continue
+        if change[a] == np.inf:
+            break
+        b = int(partner[a])
+        n[a], m[a], v[a] = n[a] + n[b], m[a] + m[b], v[a] + v[b] + pairs[a, b]
+        f[a] = float(instance.cost(n[a : a + 1], m[a : a + 1], v[a : a + 1])[0])
+        made.append(np.array([[n[a]], [m[a]], [v[a]]]))
+        parts.append((int(node[a]), int(node[b])))
+        node[a] = count + len(parts) - 1
+        pairs[a] += pairs[b]
+        pairs[:, a] = pairs[a]
+        if clash is not None:
+            clash[a] |= clash[b]
+            clash[:, a] = clash[a]
+        n[b], m[b], f[b] = 0.0, 1.0, -np.inf  # an empty slot: joining it would cost infinitely much
+        table[:, b] = np.inf
+        table[a] = row = changes(a)
+        table[:, a] = row
+        change[b] = np.inf
+        stale |= (partner == a) | (partner == b)
+        closer = row < change
+        change[closer], partner[closer], stale[closer] = row[closer], a, False
+        partner[a] = row.argmin()
+        change[a], stale[a], stale[b] = row[partner[a]], False, False
+        if count - len(parts) == len(n) // 2:  # half of the slots are empty: go on with the others
+            kept = np.flatnonzero(n > 0)
+            rank = np.zeros(len(n), dtype=np.int64)
+            rank[kept] = np.arange(len(kept))
+            n, m, v, f, node, partner, change, stale = (
+                values[kept] for values in (n, m, v, f, node, rank[partner], change, stale)
+            )
+            pairs, table = pairs[np.ix_(kept, kept)], table[np.ix_(kept, kept)]
+            clash = None if clash is None else clash[np.ix_(kept, kept)]
+    sizes, masses, sums = np.concatenate(made, axis=1)
+    return Tree(sizes, masses, sums, np.array(parts, dtype=np.int64).reshape(-1, 2))
