@@ -273,7 +273,8 @@ def c_path(
         at = path.segments.index(path.suggested)
         near = path.segments[max(0, at - 1) : at + 2]
         better = tracer.challenge(path.suggested.C)
-        better |= any([tracer.prove(C) for C in sorted({C for part in near for C in (part.c_low, part.c_high)})])
+        improved = [tracer.prove(C) for C in sorted({C for part in near for C in (part.c_low, part.c_high)})]
+        better |= any(improved)
         path = drawn()
         if not better:
             break
@@ -359,11 +360,13 @@ class _Tracer:
             return False
         self.found.append(labels)
         lines = [self.instance.lines(each) for each in self.found]
-        a, b = lines[-1]
-        left = min((x for x in zip(lines, self.found, strict=True) if x[0][0] > a), key=lambda x: x[0][0] * C + x[0][1])
-        right = min((x for x in zip(lines, self.found, strict=True) if x[0][0] < a), key=lambda x: x[0][0] * C + x[0][1])
-        self._explore(left[1], labels)
-        self._explore(labels, right[1])
+        slope = lines[-1][0]
+        steeper, flatter = (
+            min((line[0] * C + line[1], k) for k, line in enumerate(lines) if sign * (line[0] - slope) > 0)[1]
+            for sign in (1, -1)
+        )
+        self._explore(self.found[steeper], labels)
+        self._explore(labels, self.found[flatter])
         return True
 
     def _ends(self, constrained: bool) -> tuple[Labels, Labels]:
@@ -383,7 +386,7 @@ class _Tracer:
         return solved[0][0], solved[1][0]
 
     def _best(self, C: float, starts: list[Labels]) -> tuple[Labels, bool]:
-        """Return the best partition at one C, from the neighbours on the path and the trees, and whether it is proven."""
+        """Return the best partition at one C, from neighbours on the path and from trees, and whether it is proven."""
         instance = self.instance.at(C)
         if self.lists is not None:
             known = best_of(instance, [*self.found, *starts])

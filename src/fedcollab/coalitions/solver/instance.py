@@ -159,7 +159,8 @@ class Instance(Problem):
     pairs: Floats
 
     def row(self, unit: int) -> Floats:  # noqa: D102 (as in Problem)
-        return self.pairs[unit]
+        costs: Floats = self.pairs[unit]
+        return costs
 
     def rows(self) -> Iterator[Floats]:  # noqa: D102
         return iter(self.pairs)
@@ -194,7 +195,7 @@ class RowInstance(Problem):
     def row(self, unit: int) -> Floats:  # noqa: D102
         if self.count == len(self.unit):
             return self._pair_costs(unit)
-        total = sum(self._pair_costs(client) for client in np.flatnonzero(self.unit == unit))
+        total = np.sum([self._pair_costs(client) for client in np.flatnonzero(self.unit == unit).tolist()], axis=0)
         return np.bincount(self.unit, weights=total).astype(np.float64)
 
     def _pair_costs(self, client: int) -> Floats:
@@ -258,7 +259,7 @@ class RowInstance(Problem):
         return chosen.contracted(np.arange(len(units)), inner)
 
     def order(self) -> Labels:
-        """Return the units by quantity and by the bits of their distances: an order that follows them when reordered."""
+        """Return the units by quantity and by the bits of their distances: an order that follows a renaming."""
         bits = np.uint32 if self.inputs.matrix.dtype.itemsize == 4 else np.uint64
         rows = [np.ascontiguousarray(row).view(bits).sum(dtype=np.uint64) for row in self.inputs.matrix]
         key = np.zeros(self.count, dtype=np.uint64)

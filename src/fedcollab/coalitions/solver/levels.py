@@ -2,17 +2,17 @@
 
 1. *Merge* from all-local (merge.py). Greedy merging at a smaller C joins like with like before quantities matter, so
    trees are grown at C, C/2, C/4 and at random C; in each the best partition at the C that was asked for is taken.
-2. *Move* single units (moves.py), then *refine*: every coalition is cut into the blocks of a finer partition of the same
-   tree, and blocks move as if they were units; then whole coalitions join. Until nothing lowers L.
+2. *Move* single units (moves.py), then *refine*: every coalition is cut into the blocks of a finer partition of the
+   same tree, and blocks move as if they were units; then whole coalitions join. Until nothing lowers L.
 3. *Combine*: where two partitions agree on which units belong together, these are contracted, and the much smaller
    problem is searched again, starting from the better of the two (Traag, Waltman and van Eck 2019 for 2; partition
    crossover, Whitley, Hains and Howe 2009, for 3).
 
 Above `DENSE` units a random sample is searched first. A coalition of the whole has 1 / q times as many clients and
-samples as its part in a sample of share q, so that C sqrt(q) in the sample stands for C in the whole. Every other unit is
-given to the coalition where it costs least, and moves follow. The units that lie farthest from their coalitions, those
-of groups that the sample missed among them, are then taken out and searched on their own; what they form competes with
-the coalitions that there are.
+samples as its part in a sample of share q, so that C sqrt(q) in the sample stands for C in the whole. Every other unit
+is given to the coalition where it costs least, and moves follow. The units that lie farthest from their coalitions,
+those of groups that the sample missed among them, are then taken out and searched on their own; what they form
+competes with the coalitions that there are.
 """
 
 from __future__ import annotations
@@ -107,13 +107,16 @@ def combine(problem: Problem, first: Labels, second: Labels) -> Labels:
         start[blocks] = labels
     tree = merge_tree(small)
     finer = [tree.best(small.at(0.5 * problem.C))]
-    found = [polish(small, start, finer) for start in (min(starts, key=lambda each: score(small, each)), tree.best(small))]
+    found = [
+        polish(small, start, finer) for start in (min(starts, key=lambda each: score(small, each)), tree.best(small))
+    ]
     return polish(problem, min(found, key=lambda each: score(small, each))[blocks], [])
 
 
 def meet(first: Labels, second: Labels) -> Labels:
     """Return the blocks of units that are together in both partitions."""
-    return np.unique(first * (int(second.max()) + 1) + second, return_inverse=True)[1].astype(np.int64)
+    blocks: Labels = np.unique(first * (int(second.max()) + 1) + second, return_inverse=True)[1].astype(np.int64)
+    return blocks
 
 
 def _by_sample(problem: RowInstance, trees: int, seed: int) -> Labels:
@@ -200,7 +203,7 @@ def _dissolve(problem: Problem, labels: Labels, slot: int) -> Labels | None:
     """Give each unit of a coalition to the nearest one that has room for it."""
     labels = labels.copy()
     sizes = np.bincount(labels, weights=problem.sizes)
-    for unit in np.flatnonzero(labels == slot):
+    for unit in np.flatnonzero(labels == slot).tolist():
         distance = _distances(problem, labels, unit)
         distance[(sizes + problem.sizes[unit] > problem.largest) | (sizes == 0)] = np.inf
         distance[slot] = np.inf
@@ -218,7 +221,7 @@ def _fill(problem: Problem, labels: Labels, slot: int) -> Labels | None:
     sizes = np.bincount(labels, weights=problem.sizes)
     while sizes[slot] < problem.min_size:
         members = np.flatnonzero(labels == slot)
-        total = np.sum([problem.row(unit) for unit in members], axis=0)
+        total = np.sum([problem.row(unit) for unit in members.tolist()], axis=0)
         distance = total / (sizes[slot] * problem.masses + problem.masses[members].sum() * problem.sizes)
         spare = sizes[labels] - problem.sizes
         barred = (labels == slot) | (spare < problem.min_size) | (sizes[slot] + problem.sizes > problem.largest)

@@ -1,8 +1,8 @@
 """Greedy merging from all-local, and the best partition in the tree that it leaves.
 
-Joining coalitions A and B changes L by f(A + B) - f(A) - f(B). The pair with the lowest change is joined, then the next,
-until there is one coalition left (or no pair may be joined). Every coalition that was ever made is a node of a binary
-tree. Among the partitions into nodes of the tree the best is found from the leaves up,
+Joining coalitions A and B changes L by f(A + B) - f(A) - f(B). The pair with the lowest change is joined, then the
+next, until there is one coalition left (or no pair may be joined). Every coalition that was ever made is a node of a
+binary tree. Among the partitions into nodes of the tree the best is found from the leaves up,
     best(node) = min( f(node), best(left) + best(right) ),
 so the answer is never worse than everyone alone (the leaves), everyone together (the root), or greedy merging that
 stops where no pair gains (nodes as well).
@@ -63,7 +63,7 @@ def merge_tree(instance: Instance) -> Tree:
     def changes(a: int) -> Floats:
         """Return how L changes when slot `a` is joined with each other slot."""
         size = n[a] + n
-        value = instance.cost(size, m[a] + m, (v[a] + pairs[a]) + v)
+        value: Floats = instance.cost(size, m[a] + m, (v[a] + pairs[a]) + v)
         value -= f + f[a]
         value[a] = np.inf
         if clash is not None:
@@ -109,9 +109,8 @@ def merge_tree(instance: Instance) -> Tree:
             kept = np.flatnonzero(n > 0)
             rank = np.zeros(len(n), dtype=np.int64)
             rank[kept] = np.arange(len(kept))
-            n, m, v, f, node, partner, change, stale = (
-                values[kept] for values in (n, m, v, f, node, rank[partner], change, stale)
-            )
+            n, m, v, f, change = (values[kept] for values in (n, m, v, f, change))
+            node, partner, stale = node[kept], rank[partner][kept], stale[kept]
             pairs, table = pairs[np.ix_(kept, kept)], table[np.ix_(kept, kept)]
             clash = None if clash is None else clash[np.ix_(kept, kept)]
     sizes, masses, sums = np.concatenate(made, axis=1)

@@ -4,8 +4,8 @@ For every coalition T and unit u the pair costs
     seen_Tu = sum_{v in T} B_uv
 are kept up to date (a unit that comes or goes adds or takes one row of pair costs). They price all moves at once; only
 units that gain are visited. Where no single move helps, a coalition is dissolved if its members, each given to the
-best of the other coalitions, cost less there than together; and whole coalitions are joined. Where so many coalitions are left that the table would weigh
-on memory, the pair costs of each visited unit are summed when it is visited.
+best of the other coalitions, cost less there than together; and whole coalitions are joined. Where so many coalitions
+are left that the table would weigh on memory, the pair costs of each visited unit are summed when it is visited.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Descent:
         return float(self.cost.sum())
 
     def run(self) -> Labels:
-        """Move the units that gain, most first, until none does; then dissolve coalitions, join them, and start again."""
+        """Move the units that gain, most first, until none does; then dissolve and join coalitions, and start again."""
         while True:
             join = self._least_join()
             moved = sum([self._visit(unit) for unit in self._gaining(join)])
@@ -128,7 +128,7 @@ class Descent:
         for slot in np.argsort(gain, kind="stable")[: int((gain < -self.eps).sum())].tolist():
             members = np.flatnonzero(self.labels == slot)
             total = 0.0
-            for unit in members if len(members) > 1 else ():
+            for unit in members.tolist() if len(members) > 1 else ():
                 target, change = self._best(unit)
                 total += change
                 if total == np.inf:
