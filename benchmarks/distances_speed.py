@@ -75,7 +75,7 @@ def sample(request: Request, count: int) -> list[int]:
 
 
 def plain_time(request: Request, method: str, chosen: list[int], raw: np.ndarray) -> float:
-    silos = request.runtime.silos  # type: ignore[attr-defined]
+    silos = request.silos  # type: ignore[attr-defined]
     at = {name: position for position, name in enumerate(request.runtime.names)}
     worst, started = 0.0, time.process_time()
     if method == "published":

@@ -12,6 +12,7 @@ from fedcollab import ClientData, FedCollab, estimate_distances, train
 from fedcollab.errors import FedcollabWarning, InputError
 from fedcollab.federation import federate
 from fedcollab.runs import Run
+from fedcollab.training.algorithms.fedprox import FedProx
 
 
 @pytest.fixture
@@ -86,7 +87,7 @@ def test_changed_data_and_changed_preparation_are_seen(consortium: list[ClientDa
                         consortium[0].y_test), *consortium[1:]]  # fmt: skip
     with pytest.warns(FedcollabWarning, match="the data of `a`"):
         FedCollab(C=2.0, run_dir=tmp_path).fit(other)
-    with pytest.warns(FedcollabWarning, match="prepared with other settings .*scale: auto before, none now"):
+    with pytest.warns(FedcollabWarning, match="prepared otherwise .*scale: features before, none now"):
         scaled = FedCollab(C=2.0, scale="none", run_dir=tmp_path).fit(other)
     assert scaled.federation.schema.mean == (0.0,)
 
@@ -108,6 +109,53 @@ def test_a_collaboration_of_other_distances_is_refused(consortium: list[ClientDa
     estimate_distances(consortium, method="label").save(tmp_path / "distances.json")
     with pytest.raises(InputError, match=r"was made of other distances than distances.json; make it again"):
         Run.open(tmp_path).collaboration()
+
+
+def test_a_training_that_lacks_a_newcomer_is_made_again(consortium: list[ClientData], tmp_path: Path) -> None:
+    fitted = FedCollab(C=2.0, run_dir=tmp_path).fit(consortium[:4])
+    fitted.train(model="logistic", way="local", rounds=1, lr=0.1)
+    joined = fitted.join(consortium[4]).fitted
+    with pytest.warns(FedcollabWarning, match=f"`{consortium[4].name}` is new"):
+        again = joined.train(model="logistic", way="local", rounds=1, lr=0.1)
+    assert consortium[4].name in again.names
+
+
+def test_defaults_and_objects_are_the_same_question(consortium: list[ClientData], tmp_path: Path) -> None:
+    fitted = FedCollab(C=2.0, run_dir=tmp_path).fit(consortium)
+    first = fitted.train(FedProx(mu=0.5), "logistic", rounds=1)
+    again = fitted.train("fedprox", "logistic", options={"mu": 0.5}, rounds=1, lr=0.1, batch_size=32)
+    assert again.settings == first.settings
+    assert not (tmp_path / "set-aside").exists()
+
+
+def test_a_file_without_a_record_is_trusted_in_runs_of_earlier_versions_only(
+    consortium: list[ClientData], tmp_path: Path
+) -> None:
+    run = Run.start(tmp_path, {"C": 2})
+    fitted = FedCollab(C=2.0, run_dir=run).fit(consortium)
+    train(fitted.federation, "local", model="logistic", rounds=1, lr=0.9, run_dir=tmp_path / "training/local")
+    with pytest.warns(FedcollabWarning, match="it does not say with which"):
+        FedCollab(C=2.0, run_dir=Run.start(tmp_path, {"C": 2})).fit(consortium).train(
+            model="logistic", way="local", rounds=1
+        )
+
+
+def test_a_federation_brings_its_own_settings(consortium: list[ClientData], tmp_path: Path) -> None:
+    plain = [ClientData(c.name, c.x, c.y) for c in consortium]
+    first = FedCollab(C=2.0, run_dir=tmp_path).fit(federate(plain))
+    with pytest.warns(FedcollabWarning, match=r"prepared otherwise .*test_share: 0.2 before, 0.5 now"):
+        second = FedCollab(C=2.0, run_dir=tmp_path).fit(federate(plain, test_share=0.5))
+    assert second.distances.quantities.sum() < first.distances.quantities.sum()
+    with pytest.raises(InputError, match=r"`test_share` \(=0.3\) is not that of the federation given"):
+        FedCollab(test_share=0.3).fit(federate(plain, test_share=0.5))
+
+
+def test_two_federations_may_share_a_runtime(consortium: list[ClientData]) -> None:
+    first = federate(consortium)
+    before = estimate_distances(first, method="published", rounds=5, hidden=4)
+    federate(first.runtime, scale="none")
+    after = estimate_distances(first, method="published", rounds=5, hidden=4)
+    np.testing.assert_array_equal(before.raw, after.raw)
 
 
 def test_settings_that_are_settled_cannot_be_given_again(consortium: list[ClientData]) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fedcollab import coalitions as coalitions_of
-from fedcollab import data, distances, federation, metrics, runs, training
+from fedcollab import data, distances, federation, files, metrics, runs, training
 from fedcollab import report as report_of
 from fedcollab.cli import options
 from fedcollab.errors import choose, number
@@ -122,20 +122,22 @@ def estimate(
         else:
             present = federation.federate(found, **prepared)
         run = runs.Run(out.parent) if on is not None else None
-        described = None if run is None else run.begin(present, prepared if not resume else run.prepared(prepared))
+        described = None if run is None else run.begin(present)
         if resume:
             estimated = distances.complete(known, present, progress)
         else:
             estimated = distances.estimate_distances(
                 present, method=settings["distance"], seed=settings["seed"], progress=progress, **measuring
             )
-        made = {"distance": settings["distance"], "seed": settings["seed"], "options": measuring}
+        made: Any = {"distance": settings["distance"], "seed": settings["seed"], "options": measuring}
+        if resume:  # by the method and settings of the file
+            made = (files.read_made(out) or {"settings": made})["settings"]
         estimated.save(
             out, {"settings": made, "inputs": {} if run is None or described is None else run.inputs(described)}
         )
         if run is not None:
-            asked = {} if resume else {"settings": settings}
-            run.write_config({**asked, "clients": described, "absent": sorted(present.left_out)})
+            run.write_clients(present, described or {})
+            run.write_config({} if resume else {"settings": settings})
     if as_json:
         options.print_json(options.read_json(out))
     else:
@@ -184,7 +186,8 @@ def train(
         folders = [out.parent.parent, *[Path(coalitions).parent] * (names is not None)] if on is not None else []
         present = adopted(found, folders, **shape, seed=settings["seed"])
         with bar("training", quiet=quiet or as_json) as progress:
-            result = training.train(present, groups, run_dir=out, progress=progress, **settings)
+            made = {"settings": settings, "inputs": {"coalitions": groups}}
+            result = training.train(present, groups, run_dir=out, progress=progress, made=made, **settings)
     if as_json:
         options.print_json(options.read_json(out / "training.json"))
     else:

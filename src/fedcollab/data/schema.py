@@ -98,6 +98,18 @@ class Schema:
         """Return how many numbers stand for one sample when distances are estimated."""
         return int(np.prod(self.shape)) if self.encoding is None else self.encoding.width
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings that the clients were prepared with, as far as they do not follow from the data."""
+        scale = "features" if self.columns is not None or len(self.mean) > 3 or len(self.shape) == 1 else "channels"
+        return {
+            "scale": "none" if self.columns is None and (self.mean, self.std) == ((0.0,), (1.0,)) else scale,
+            "missing_indicators": self.missing_indicators,
+            "test_share": self.test_share,
+            "seed": self.seed,
+            "encoder": None if self.encoding is None else self.encoding.encoder,
+        }
+
     def apply(self, data: ClientData) -> Arrays:
         """Return a client's samples as arrays; a client without a test split holds one out.
 

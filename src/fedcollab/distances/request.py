@@ -20,6 +20,8 @@ from fedcollab.wire.absence import reasons
 from fedcollab.wire.action import Action
 from fedcollab.wire.message import Message
 from fedcollab.wire.runtime import Cost, Runtime
+from fedcollab.wire.silo import Silo
+from fedcollab.wire.vectorised import Vectorised
 
 Floats = NDArray[np.float64]
 Pair = tuple[str, str]  # in order of name
@@ -84,6 +86,13 @@ class Request:
     def runtime(self) -> Runtime:
         """Return the runtime that carries the messages."""
         return self.federation.runtime
+
+    @property
+    def silos(self) -> Mapping[str, Silo]:
+        """The clients' side of a vectorised runtime, prepared with the schema of this federation."""
+        assert isinstance(self.runtime, Vectorised)
+        self.federation.hand_out(self.federation.names)
+        return self.runtime.silos
 
     @property
     def classes(self) -> int:

@@ -95,7 +95,7 @@ def federate(
         )
     else:
         described = adopt(present, schema)
-    hand_out(present, schema)
+    present.leave_out(hand_out(present.runtime, present.names, schema))
     return _encoded(present, described, schema, encoder, progress)
 
 
@@ -182,9 +182,9 @@ def encode_clients(
 def _encoded(present: Present, described: Any, schema: Schema, encoder: Any, progress: Progress) -> Federation:
     """Return the federation of the clients present, with the encoder if one is given."""
     if encoder is not None:
-        hand_out(present, schema)
+        present.leave_out(hand_out(present.runtime, present.names, schema))
         schema = with_encoder(present, described, schema, encoder, progress)
-        hand_out(present, schema)
+        present.leave_out(hand_out(present.runtime, present.names, schema))
     known: dict[str, Message] = {name: described[name] for name in present.names}
     return Federation(present.runtime, schema, known, present.left_out)
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fedcollab.data.schema import Schema
-from fedcollab.errors import InputError
+from fedcollab.errors import InputError, Paused
 from fedcollab.federation.prepare import hand_out
-from fedcollab.federation.present import Present
+from fedcollab.wire.absence import reasons
 from fedcollab.wire.action import Action
 from fedcollab.wire.message import Message
 from fedcollab.wire.runtime import Runtime
@@ -83,8 +83,28 @@ class Federation:
         unknown = sorted(set(messages) - set(self.described))
         if unknown:
             raise InputError(f"`messages` names {unknown[0]!r}, which is not a client of this federation")
-        hand_out(Present(self.runtime, tuple(sorted(messages)), {}), self.schema)
-        return self.runtime.call(action, messages, partial=partial)
+        lost = self.hand_out(messages)
+        if lost and not partial:
+            raise Paused(f"{len(lost)} client(s) could not be prepared: {reasons(lost)}")
+        reached = {name: message for name, message in messages.items() if name not in lost}
+        replies = self.runtime.call(action, reached, partial=partial)
+        self.runtime.absent = {**self.runtime.absent, **lost}
+        return replies
+
+    def hand_out(self, names: Iterable[str]) -> Mapping[str, str]:
+        """Have clients apply this federation's schema, those of them that were last prepared with another.
+
+        Parameters
+        ----------
+        names : iterable of str
+            The clients.
+
+        Returns
+        -------
+        mapping
+            Who did not answer, and why.
+        """
+        return hand_out(self.runtime, names, self.schema)
 
     def call_all(self, action: Action | str, message: Any, *, partial: bool = False) -> dict[str, dict[str, Any]]:
         """Call every client with the same message.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 from weakref import WeakKeyDictionary
 
@@ -199,19 +199,30 @@ def prepare(message: PrepareMessage, silo: Silo) -> PrepareReply:
 _handed_out: WeakKeyDictionary[Runtime, dict[str, str]] = WeakKeyDictionary()
 
 
-def hand_out(present: Present, schema: Schema) -> None:
-    """Have clients apply a schema; those that apply it already are not asked.
+def hand_out(runtime: Runtime, names: Iterable[str], schema: Schema) -> Mapping[str, str]:
+    """Have clients apply a schema, those of them that do not apply it already.
 
     Parameters
     ----------
-    present : Present
+    runtime : Runtime
+        Carries the messages.
+    names : iterable of str
         The clients.
     schema : Schema
         What they agreed on.
+
+    Returns
+    -------
+    mapping
+        Who did not answer, and why.
     """
-    known, text = _handed_out.setdefault(present.runtime, {}), schema.to_json()
-    if any(known.get(name) != text for name in present.names):
-        known |= dict.fromkeys(present.ask(prepare, {"schema": text}), text)
+    known, text = _handed_out.setdefault(runtime, {}), schema.to_json()
+    asked = [name for name in sorted(names) if known.get(name) != text]
+    if not asked:
+        return {}
+    replies = runtime.call(prepare, {name: {"schema": text} for name in asked}, partial=True)
+    known |= dict.fromkeys(replies, text)
+    return dict(runtime.absent)
 
 
 def _reduced(x: Floats, scale: str) -> Floats:

@@ -57,14 +57,29 @@ class Present:
             If fewer than two clients are left.
         """
         replies = self.runtime.call(action, dict.fromkeys(self.names, message), partial=True)
-        absent = dict(self.runtime.absent)
-        if absent:
-            self.names = tuple(name for name in self.names if name not in absent)
-            self.left_out |= absent
-            if len(self.names) < 2:
-                raise Paused(f"{len(self.names)} client(s) left, 2 must be: {reasons(absent)}")
-            warnings.warn(f"left out: {reasons(absent)}", FedcollabWarning, stacklevel=4)
+        self.leave_out(self.runtime.absent)
         return replies
+
+    def leave_out(self, absent: Mapping[str, str]) -> None:
+        """Go on without clients that did not answer.
+
+        Parameters
+        ----------
+        absent : mapping
+            The reason for each of them.
+
+        Raises
+        ------
+        Paused
+            If fewer than two clients are left.
+        """
+        if not absent:
+            return
+        self.names = tuple(name for name in self.names if name not in absent)
+        self.left_out |= absent
+        if len(self.names) < 2:
+            raise Paused(f"{len(self.names)} client(s) left, 2 must be: {reasons(absent)}")
+        warnings.warn(f"left out: {reasons(absent)}", FedcollabWarning, stacklevel=5)
 
     def variance(
         self,

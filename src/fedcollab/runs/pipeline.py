@@ -5,6 +5,7 @@ clients ──▶ distances ──▶ coalitions ──▶ training ──▶ re
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -18,6 +19,7 @@ from fedcollab import distances as distances_of
 from fedcollab import encoders, training
 from fedcollab.coalitions import Collaboration, CPath, c_path, solve
 from fedcollab.data.client import ClientData
+from fedcollab.data.schema import Schema
 from fedcollab.distances import Distances
 from fedcollab.errors import InputError, number
 from fedcollab.federation import Clients, Federation, describe_clients, federate, with_client
@@ -100,17 +102,20 @@ class FedCollab:
             with self._bar("coalitions for every C"):
                 path = c_path(distances, **self._path_options())
             return Fitted(self, federation, distances, path, self._solve(distances, path))
-        described = run.begin(federation, self._prepared())
+        described = run.begin(federation)
         inputs = run.inputs(described)
         with self._bar("distances") as progress:
             made = {
                 "settings": {"distance": self.distance, "seed": self.seed, "options": self.distance_options},
                 "inputs": inputs,
             }
-            estimate = partial(self._estimate, federation, progress)
-            distances = run.stage(
-                "distances.json", Distances.load, made, lambda: _saved(estimate(), run, "distances.json", made)
-            )
+
+            def estimate() -> Distances:
+                run.write_clients(federation, described)
+                estimated: Distances = _saved(self._estimate(federation, progress), run, "distances.json", made)
+                return estimated
+
+            distances = run.stage("distances.json", Distances.load, made, estimate)
             distances = self._completed(run, distances, federation, made, progress)
         self._check_clients(distances, federation)
         found = {"distances.json": run.digest("distances.json")}
@@ -139,29 +144,42 @@ class FedCollab:
         clients : iterable of ClientData, Runtime or Federation
             The clients.
         """
-        run, prepared = self.run, self._prepared()
-        if run is not None and run.has("schema.json") and run.prepared(prepared) == prepared:
-            schema = run.schema()
-            if isinstance(clients, Federation):
-                return clients if clients.schema == schema else federate(clients.runtime, schema=schema)
-            given: dict[str, Any] = {"schema": schema}
-        elif isinstance(clients, Federation):
-            given = {"encoder": self.encoder}
+        run = self.run
+        known = None if run is None or not run.has("schema.json") else run.schema()
+        if isinstance(clients, Federation):
+            return self._settled(clients, known)
+        if known is not None and self._asks_for(known.settings, known.columns is not None):
+            given: dict[str, Any] = {"schema": known}
         else:
             keys = ("scale", "missing_indicators", "test_share", "seed", "encoder")
             given = {key: getattr(self, key) for key in keys}
         with bar("encoding", quiet=self.quiet or self.encoder in (None, "none")) as progress:
             return federate(clients, runtime=self.runtime, device=self.device, progress=progress, **given)
 
-    def _prepared(self) -> dict[str, Any]:
-        """Return the settings that the clients are prepared with, as they are compared and recorded."""
-        return {
-            "scale": self.scale or "auto",
+    def _settled(self, federation: Federation, known: Schema | None) -> Federation:
+        """Return a federation that was given, by the schema of the run if it was prepared with the same settings."""
+        settings = federation.schema.settings
+        for key in ("scale", "missing_indicators", "test_share"):
+            value = getattr(self, key)
+            if value not in (None, "auto", settings[key]) and (key != "scale" or federation.schema.columns is None):
+                raise InputError(f"`{key}` (={value!r}) is not that of the federation given ({settings[key]!r})")
+        if self.encoder is not None:
+            federation = federate(federation, encoder=self.encoder)
+        if known is None or known == federation.schema or known.settings != federation.schema.settings:
+            return federation
+        return federate(federation.runtime, schema=known)
+
+    def _asks_for(self, known: Mapping[str, Any], table: bool) -> bool:
+        """Return whether clients would be prepared with the settings that are known of a run."""
+        encoder = None if self.encoder in (None, "none") else encoders.name_encoder(self.encoder)
+        asked = {
+            "scale": known["scale"] if table or self.scale in (None, "auto") else self.scale,
             "missing_indicators": bool(self.missing_indicators),
             "test_share": 0.2 if self.test_share is None else self.test_share,
             "seed": self.seed,
-            "encoder": None if self.encoder in (None, "none") else encoders.name_encoder(self.encoder),
+            "encoder": encoder,
         }
+        return asked == known
 
     def _estimate(self, federation: Federation, progress: Progress) -> Distances:
         """Estimate the distances with the settings of this object."""
@@ -205,7 +223,7 @@ class FedCollab:
             return distances
         run.set_aside("training", "collaboration.json", "path.json", "distances.json")
         whole.save(run.file("distances.json"), made)
-        run.write_config({"clients": describe_clients(federation), "absent": sorted(federation.left_out)})
+        run.write_clients(federation, describe_clients(federation))
         return whole
 
     def _bar(self, description: str) -> AbstractContextManager[Progress]:
@@ -277,10 +295,8 @@ class Fitted:
             run = self.settings.run
             if run is None:
                 return compute()
-            unrecorded = ("progress", "callbacks")
-            plain = {key: value for key, value in settings.items() if key not in unrecorded}
             made = {
-                "settings": {**plain, "model": training.name_model(model)},
+                "settings": _training_settings(model, settings),
                 "inputs": {**self.inputs, "coalitions": coalitions},
             }
             folder = f"training/{way}"
@@ -334,13 +350,28 @@ class Fitted:
         if run is not None:
             membership.keep_joining(run, before, joining, federation)
         fitted = replace(
-            self, federation=federation, distances=joining.distances, path=None, collaboration=joining.collaboration
+            self,
+            federation=federation,
+            distances=joining.distances,
+            path=None,
+            collaboration=joining.collaboration,
+            inputs={} if run is None else run.inputs(run.config()["clients"]),
         )
         return replace(joining, fitted=fitted)
 
     def _bar(self, description: str) -> AbstractContextManager[Progress]:
         """Return a progress bar, or a silent one if `quiet` is set."""
         return bar(description, quiet=self.settings.quiet)
+
+
+def _training_settings(model: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return all settings of a training that decide its result, defaults included, as plain values."""
+    parameters = inspect.signature(training.train).parameters.values()
+    settings = {each.name: each.default for each in parameters if each.kind == each.KEYWORD_ONLY} | dict(given)
+    algorithm, chosen = training.make_algorithm(settings["algorithm"], settings["options"])
+    for key in ("runtime", "device", "scale", "run_dir", "callbacks", "progress", "made"):
+        settings.pop(key, None)
+    return {**settings, "algorithm": algorithm, "options": chosen.options(), "model": training.name_model(model)}
 
 
 def _saved(value: Any, run: Run, name: str, made: Mapping[str, Any]) -> Any:

@@ -51,6 +51,8 @@ MADE_OF: dict[str, tuple[str, ...]] = {
 }
 #: clients up to which a path that membership changes have outdated is drawn again for the page, in seconds
 REDRAWN = 20
+#: in run.json: every artefact of this run says what it was made with
+STAMPED = "artefacts_say_what_they_were_made_with"
 #: a change of several files that is ready but not yet in place (see `replace_files`)
 NEXT = "history/.next"
 
@@ -72,7 +74,7 @@ class Run:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self._same_settings = False
+        self._trusted = False  # artefacts that do not say what they were made with
 
     @classmethod
     def start(cls, path: str | Path, settings: Mapping[str, Any], *, fresh: bool = False) -> Run:
@@ -113,13 +115,13 @@ class Run:
                     "give another folder, or --fresh to start over"
                 )
             else:
-                run._same_settings = True
+                run._trusted = STAMPED not in run.config()
                 return run
         elif run.path.is_dir() and any(run.path.iterdir()):
             raise InputError(f"`--out` (={str(path)!r}) is not empty and holds no run; give another folder")
         files.check_target(run.file("run.json"))
         run.path.mkdir(parents=True, exist_ok=True)
-        run.write_config({"settings": wanted, **_provenance()})
+        run.write_config({"settings": wanted, **_provenance(), STAMPED: True})
         return run
 
     @classmethod
@@ -149,7 +151,7 @@ class Run:
         for name in (*needed, "distances.json"):
             if not run.has(name):
                 raise InputError(
-                    f"`RUN_DIR` (={str(path)!r}) holds no {name}; see `fedcollab run` or `fedcollab estimate`"
+                    f"`RUN_DIR` (={str(path)!r}) holds no {name}; see `fedcollab run`, `estimate` and `solve`"
                 )
         run.recover()
         return run
@@ -224,8 +226,7 @@ class Run:
         others = found.names is not None and tuple(found.names) != known.names
         if others or len(found.assignment) != len(known.names):
             raise InputError(f"`{path}` is about other clients than distances.json")
-        made = files.read_made(path)
-        digest = None if made is None else made.get("inputs", {}).get("distances.json")
+        digest = self._made_of("collaboration.json", "distances.json")
         if digest is not None and digest != self.digest("distances.json"):
             raise InputError(
                 f"`{path}` was made of other distances than distances.json; make it again: fedcollab solve"
@@ -233,14 +234,17 @@ class Run:
         return found
 
     def c_path(self) -> CPath | None:
-        """Return the path over C, computed again after a client came or went.
+        """Return the path over C as saved, or computed again if a client came or went since and nothing is constrained.
 
         Returns
         -------
         CPath or None
-            None before the coalitions, and where computing it again would take long or clients are constrained.
+            None if there is no collaboration yet, if it is constrained, or if computing again would take long.
         """
-        if self.has("path.json"):
+        if self.has("path.json") and self._made_of("path.json", "distances.json") in (
+            None,
+            self.digest("distances.json"),
+        ):
             return CPath.load(self.file("path.json"))
         found, known = self.collaboration(), self.distances()
         if found is None or found.constraints.any or len(known.names) > REDRAWN:
@@ -248,9 +252,26 @@ class Run:
         return coalitions.c_path(known)
 
     def results(self) -> dict[str, training.TrainingResult]:
-        """Return the training results, by way of training."""
-        there = {way: self.file(f"training/{way}/training.json") for way in WAYS}
-        return {way: training.TrainingResult.load(path) for way, path in there.items() if path.exists()}
+        """Return what was trained, by way of training; a training in other coalitions than today's is left out."""
+        found = {}
+        for way in WAYS:
+            name = f"training/{way}/training.json"
+            if not self.has(name):
+                continue
+            groups, collaboration = self._made_of(name, "coalitions"), self.collaboration()
+            if way == "coalitions" and groups is not None and collaboration is not None:
+                today = {frozenset(map(str, members)) for members in collaboration.coalitions}
+                if {frozenset(members) for members in groups} != today:
+                    text = f"{name} is of other coalitions than collaboration.json, and is left out; train again"
+                    warnings.warn(text, FedcollabWarning, stacklevel=2)
+                    continue
+            found[way] = training.TrainingResult.load(self.file(name))
+        return found
+
+    def _made_of(self, name: str, key: str) -> Any:
+        """Return one of the inputs that an artefact was made of; None if it does not say."""
+        made = files.read_made(self.file(name))
+        return None if made is None else made["inputs"].get(key)
 
     # Stages.
 
@@ -294,50 +315,50 @@ class Run:
             )
         return compute()
 
-    def prepared(self, default: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the settings that the clients were prepared with, or `default` where they have not been yet."""
-        known: Mapping[str, Any] = self.config().get("prepared", default)
-        return known
-
-    def begin(self, federation: Federation, prepared: Mapping[str, Any]) -> dict[str, Any]:
-        """Record who the clients are and the schema that they agreed on.
-
-        Stages of an earlier preparation with other settings are set aside, with a warning.
+    def begin(self, federation: Federation) -> dict[str, Any]:
+        """Write down who the clients are and what they agreed on; stages of another schema are set aside.
 
         Parameters
         ----------
         federation : Federation
             The clients.
-        prepared : mapping
-            The settings that they were prepared with.
 
         Returns
         -------
         dict
-            How each client describes itself (see `describe_clients`), by name.
+            What the clients say of themselves, by name.
         """
         self.recover()
         federation.runtime.keep_journal(self.path)
         described = describe_clients(federation)
-        config = self.config()
-        wanted = _as_json(prepared)
-        if self.has("schema.json") and self.prepared(wanted) != wanted:
-            differing = _differing(config["prepared"], wanted)
+        if self.has("schema.json") and self.schema() != federation.schema:
+            differing = _differing(self.schema().settings, federation.schema.settings) or ["other data"]
             target = self.set_aside(*MADE_OF["schema.json"], "schema.json")
             warnings.warn(
-                f"the clients were prepared with other settings ({', '.join(differing)}); all stages are in {target} "
-                "now, and are computed again",
+                f"the clients were prepared otherwise ({', '.join(differing)}); all stages are in {target} now, "
+                "and are computed again",
                 FedcollabWarning,
                 stacklevel=3,
             )
         if not self.has("schema.json"):
             federation.schema.save(self.file("schema.json"))
-        asked = {} if "started" in config else _provenance()
-        if not self.has("distances.json") or "prepared" not in config:
-            self.write_config(
-                {**asked, "prepared": wanted, "clients": described, "absent": sorted(federation.left_out)}
-            )
+        if "started" not in self.config():
+            self.write_config({**_provenance(), STAMPED: True})
+        if not self.has("distances.json"):
+            self.write_clients(federation, described)
         return described
+
+    def write_clients(self, federation: Federation, described: Mapping[str, Any]) -> None:
+        """Write down what the clients of the distances say of themselves, and who was absent.
+
+        Parameters
+        ----------
+        federation : Federation
+            The clients.
+        described : mapping
+            What they say of themselves, by name.
+        """
+        self.write_config({"clients": dict(described), "absent": sorted(federation.left_out)})
 
     def inputs(self, described: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         """Return what distances and trainings are made of: a digest of the schema, and the clients' fingerprints.
@@ -388,8 +409,13 @@ class Run:
         """Return, in words, which settings and inputs of an artefact differ from those that are asked for now."""
         made = files.read_made(self.file(name))
         if made is None:  # written by an earlier version: the settings of the whole run are all that is known
-            return [] if self._same_settings else ["it does not say with which"]
-        return [text for part in ("settings", "inputs") for text in _differing(made[part], wanted[part])]
+            return [] if self._trusted else ["it does not say with which"]
+        newcomers = name.startswith("training/")  # a result that lacks a client is no answer; distances are completed
+        return [
+            text
+            for part in ("settings", "inputs")
+            for text in _differing(made[part], wanted[part], newcomers=newcomers)
+        ]
 
     def _empty(self) -> None:
         """Remove everything in the folder of the run."""
@@ -429,16 +455,24 @@ def _as_json(value: Mapping[str, Any]) -> dict[str, Any]:
     return plain
 
 
-def _differing(known: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
-    """Return, in words, which settings or inputs differ; clients are compared where both sides know them."""
+def _differing(known: Mapping[str, Any], wanted: Mapping[str, Any], *, newcomers: bool = False) -> list[str]:
+    """Say which settings or inputs differ; clients are compared one by one, as far as both sides know them.
+
+    Parameters
+    ----------
+    known, wanted : mapping
+        What an artefact was made with, and what is asked for now.
+    newcomers : bool
+        Whether a client that is known only now counts as a difference.
+    """
     texts = []
     for key in dict.fromkeys((*known, *wanted)):
         before, now = known.get(key), wanted.get(key)
         if key == "clients":
             old, new = before or {}, now or {}
             both = [name for name in old if name in new and None not in (old[name], new[name])]
-            changed = [name for name in both if old[name] != new[name]]
-            texts += [f"the data of `{name}`" for name in changed]
+            texts += [f"the data of `{name}`" for name in both if old[name] != new[name]]
+            texts += [f"`{name}` is new" for name in new if newcomers and name not in old]
         elif before != now:
             long = len(f"{before}{now}") > 60
             texts.append(key if long else f"{key}: {before} before, {now} now")

@@ -1,5 +1,6 @@
 from .algorithms import ALGORITHMS as ALGORITHMS
 from .algorithms import Algorithm as Algorithm
+from .algorithms import make_algorithm as make_algorithm
 from .algorithms import register as register
 from .callbacks import Callback as Callback
 from .callbacks import MLflow as MLflow

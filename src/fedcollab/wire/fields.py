@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from functools import cache
 from typing import Annotated, Any, NotRequired, get_args, get_origin, get_type_hints
 
@@ -175,7 +175,7 @@ def _each(kind: Any) -> Iterator[tuple[str, Field]]:
         optional = get_origin(hint) is NotRequired
         if optional:
             (hint,) = get_args(hint)
-        required = not (optional or hasattr(kind, key))
+        required = not (optional or (is_dataclass(kind) and hasattr(kind, key)))
         plain, *notes = get_args(hint) if get_origin(hint) is Annotated else (hint,)
         sides = next((note for note in notes if isinstance(note, Sides)), None)
         if get_origin(plain) is np.ndarray:

@@ -14,6 +14,7 @@ Every line may be missing. What each can and cannot do against a server that lie
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Mapping
 from typing import Annotated, Any
 
@@ -36,7 +37,7 @@ class Privacy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Above 0 and at most 0.5.
     """
 
-    epsilon: Annotated[float, Meta(gt=0)]
+    epsilon: Annotated[float, Meta(gt=0, le=sys.float_info.max)]
     delta: Annotated[float, Meta(gt=0, le=0.5)] = 1e-5
 
     def __str__(self) -> str:

@@ -92,8 +92,8 @@ def estimate(
     cost = None
     if isinstance(request.runtime, Vectorised):
         for name, part in design.client_plans().items():
-            check(part, request.runtime.silos[name])
-        replies, cost = stacked.run(design, request.runtime.silos, request.progress), count(design)
+            check(part, request.silos[name])
+        replies, cost = stacked.run(design, request.silos, request.progress), count(design)
     else:
         replies = exchange(design, request)
     return conclude(design, replies, cost)

@@ -10,6 +10,7 @@ than the limit share their moments: each gets the mean of all of them, times its
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
@@ -32,7 +33,7 @@ from fedcollab.wire.silo import Silo
 Floats = NDArray[np.float64]
 
 
-Above0 = Annotated[float, Meta(gt=0)]
+Above0 = Annotated[float, Meta(gt=0, le=sys.float_info.max)]
 Privacy = Annotated[dict[Literal["noise", "epsilon", "delta", "clip"], Above0], Meta(min_length=4)] | None
 
 

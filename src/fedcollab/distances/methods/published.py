@@ -98,7 +98,7 @@ def estimate(
     if isinstance(request.runtime, Vectorised):
         assigned = tasks(request, settings)
         for name, task in assigned.items():
-            check(task, request.runtime.silos[name])
+            check(task, request.silos[name])
         best, taken = span.run(request, settings, assigned)
         cost = count(request, settings, taken)
     else:

@@ -27,7 +27,6 @@ from fedcollab.distances.methods.published_client import Task
 from fedcollab.distances.methods.published_loop import Active, PublishedSettings, watch
 from fedcollab.distances.request import Floats, Request, places
 from fedcollab.wire.silo import Silo
-from fedcollab.wire.vectorised import Vectorised
 
 BUDGET = 2 * 2**20
 
@@ -51,8 +50,7 @@ def run(request: Request, settings: PublishedSettings, tasks: Mapping[str, Task]
     taken : array of int
         The rounds that each pair took.
     """
-    assert isinstance(request.runtime, Vectorised)
-    silos = request.runtime.silos
+    silos = request.silos
     if settings.local_steps == 1 and settings.train <= settings.batch:
         return watch_span(request, settings, tasks, silos)
     return watch_stacked(request, settings, tasks, silos)
