@@ -26,7 +26,7 @@ test: .venv/installed-dev browser data
 # cache), where those that need data skip; then only those, with the data sets that are to be had here.
 test-without-data: .venv/installed-dev browser
 	@empty=$$(mktemp -d) && trap 'rm -rf "$$empty"' EXIT && \
-	FEDCOLLAB_DATA="$$empty" XDG_CACHE_HOME="$$empty" $(BIN)/pytest $(TESTS) -m "$(FAST)"
+	FEDCOLLAB_DATA="$$empty" XDG_CACHE_HOME="$$empty" $(BIN)/pytest $(TESTS) -m "$(FAST)" $(COVERAGE)
 
 test-with-data: .venv/installed-dev data
 	$(BIN)/pytest -n 2 -q tests -m "dataset and $(FAST)"

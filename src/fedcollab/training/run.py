@@ -132,7 +132,7 @@ def train(
     if model_name == "resnet18" and network.weights_from == "seed" and "weights" not in (model_options or {}):
         warnings.warn(
             "no ImageNet weights for resnet18 are on this machine: it starts from random ones (say so with "
-            "model_options={'weights': 'none'}); or train a head on `encoders.encode_clients(clients)`",
+            "model_options={'weights': 'none'}); or train a head on `federation.encode_clients(clients)`",
             FedcollabWarning,
             stacklevel=2,
         )
