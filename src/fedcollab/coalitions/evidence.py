@@ -18,7 +18,6 @@ of its weakest split, as a multiple of what that split needs: 1 is enough.
 
 from __future__ import annotations
 
-import itertools
 import sys
 from collections.abc import Callable, Iterable
 from statistics import NormalDist
@@ -33,46 +32,55 @@ CHANCE = 0.01
 
 
 def needed(groups: Iterable[int]) -> float:
-    """z: standard errors that a cut of one of the groups (of these sizes) must have.
+    """Return z: the standard errors that a cut of one of the groups (of these sizes) must have.
 
     >>> round(needed([4]), 2), round(needed([20]), 2), round(needed([5, 5, 10]), 2)
     (3.02, 5.5, 4.13)
     """
-    ways = np.logaddexp.reduce((np.array(list(groups)) - 1) * np.log(2))
-    return -NormalDist().inv_cdf(max(CHANCE * float(np.exp(-ways)), sys.float_info.min))
+    return quantile(float(np.exp2(np.array(list(groups)) - 1.0).sum()))
 
 
-def normal(t: float, freedom: float) -> float:
-    """The standard normal value that is as rare as this t with so many degrees of freedom.
+def quantile(ways: float) -> float:
+    """Return z with Q(z) = `CHANCE` / ways."""
+    return -NormalDist().inv_cdf(max(CHANCE / ways, sys.float_info.min))
 
-    >>> round(normal(4.0, 13), 2), round(normal(4.0, 1e6), 2)
+
+def normal(t: Any, freedom: Any) -> Any:
+    """Return the standard normal value that is as rare as this t with so many degrees of freedom.
+
+    >>> round(float(normal(4.0, 13)), 2), round(float(normal(4.0, 1e6)), 2)
     (3.17, 4.0)
     """
     size = np.sqrt(freedom * np.log1p(t * t / freedom)) * (8 * freedom + 1) / (8 * freedom + 3)
-    return float(np.copysign(size, t))
+    return np.copysign(size, t)
 
 
 def evidence(distances: Any, assignment: Labels, admits: Callable[[Labels], bool] = lambda _: True) -> float | None:
-    """The weakest split's standard errors over those it needs; None where nothing is split, or no replicates tell.
+    """Return the weakest split's standard errors over those it needs; None if nothing is split or no replicates tell.
 
     `admits` tells whether the partition without a split would be allowed: if not, the split needs no evidence.
     """
     replicates = getattr(distances, "replicates", None)
     if replicates is None or len(replicates) < 2:
         return None
-    groups = [np.flatnonzero(assignment == label) for label in range(int(assignment.max()) + 1)]
-    weakest = np.inf
-    for a, b in itertools.combinations(range(len(groups)), 2):
-        first, second = groups[a], groups[b]
-        block = np.ix_(first, second)
-        weights = np.outer(distances.quantities[first], distances.quantities[second]).astype(float)
-        if not distances.observed[block].all() or not admits(np.where(assignment == b, a, assignment)):
-            continue  # kept apart by rule: some pair was never measured, or a constraint asks for it
-        weights /= weights.sum()
-        mean = float((distances.raw[block] * weights).sum())
-        moved = (replicates[:, first][:, :, second] * weights).sum(axis=(1, 2))
-        others = [len(group) for at, group in enumerate(groups) if at not in (a, b)]
-        least = needed([len(first) + len(second), *others])
-        freedom = max(min(distances.quantities[first].sum(), distances.quantities[second].sum()) - 1, 1)
-        weakest = min(weakest, normal(mean / max(float(moved.std()), 1e-12), freedom) / least)
-    return float(weakest) if np.isfinite(weakest) else None
+    count = int(assignment.max()) + 1
+    first, second = np.triu_indices(count, 1)
+    if len(first) == 0:
+        return None
+    quantities = np.asarray(distances.quantities, dtype=np.float64)
+    masses, sizes = np.bincount(assignment, weights=quantities), np.bincount(assignment).astype(np.float64)
+    share = np.zeros((count, len(assignment)))
+    share[assignment, np.arange(len(assignment))] = quantities / masses[assignment]
+    unseen = ((share > 0) @ ~np.asarray(distances.observed) @ (share > 0).T)[first, second] > 0
+    mean = (share @ np.where(distances.observed, distances.raw, 0.0) @ share.T)[first, second]
+    moved = np.stack([(share @ draw @ share.T)[first, second] for draw in np.nan_to_num(replicates)]).std(axis=0)
+    t, freedom = mean / np.maximum(moved, 1e-12), np.maximum(np.minimum(masses[first], masses[second]) - 1, 1)
+    cuts = np.exp2(sizes - 1)  # W without the split: the two coalitions as one group, all others as they are
+    ways = cuts.sum() - cuts[first] - cuts[second] + np.exp2(sizes[first] + sizes[second] - 1)
+    strength = normal(t, freedom) / np.array([quantile(float(each)) for each in ways])
+    for pair in np.argsort(strength, kind="stable"):
+        # Kept apart by rule: some pair was never measured, or a constraint asks for the split.
+        together = np.where(assignment == second[pair], first[pair], assignment)
+        if not unseen[pair] and admits(together):
+            return float(strength[pair])
+    return None

@@ -55,7 +55,7 @@ MOST = 1000
 #: corners that a path may have
 CORNERS = 500
 #: partial coalitions that the proof of one corner may visit
-BUDGET = 3_000
+BUDGET = 30_000
 #: trees that partitions of the path are taken from, by C over the middle of the limits
 TREES = (1 / 27, 1 / 9, 1 / 3, 1.0)
 #: how often a better partition at the suggested C may change the path
@@ -271,10 +271,9 @@ def c_path(
     path = drawn()
     for _ in range(CHALLENGES):  # the suggestion is what matters: search and prove it, and where the path meets it
         at = path.segments.index(path.suggested)
-        near = path.segments[max(0, at - 1) : at + 2]
-        better = tracer.challenge(path.suggested.C)
-        improved = [tracer.prove(C) for C in sorted({C for part in near for C in (part.c_low, part.c_high)})]
-        better |= any(improved)
+        near = (path[at], path[max(0, at - 1)], path[min(len(path) - 1, at + 1)])
+        corners = dict.fromkeys(C for part in near for C in (part.c_low, part.c_high))
+        better = tracer.challenge(path.suggested.C) or tracer.prove(list(corners))
         path = drawn()
         if not better:
             break
@@ -327,6 +326,7 @@ class _Tracer:
         self.lists = subset_lines(instance) if instance.count <= LISTED else None
         self.masks: list[Masks] = []
         self.found: list[Labels] = []
+        self.lines: list[tuple[float, float]] = []  # of those found, as far as they were needed
         self.corners: dict[float, bool] = {}
         self.impossible = False
         few = instance.count <= LISTED
@@ -342,31 +342,31 @@ class _Tracer:
             return False
         return self._take(C, search_best(instance, "auto", self.restarts, self.seed))
 
-    def prove(self, C: float) -> bool:
-        """Try to prove a corner; return whether that found something better, with which the path is traced again."""
-        if self.lists is not None or self.instance.count > WIDEST or C in (0.0, np.inf) or self._proven(C):
+    def prove(self, corners: list[float]) -> bool:
+        """Prove corners until one fails; return whether that found something better: the path is then traced again."""
+        if self.lists is not None or self.instance.count > WIDEST:
             return False
-        instance = self.instance.at(C)
-        proof = prove(instance, best_of(instance, self.found), BUDGET)
-        if proof.optimal:
+        for C in corners:
+            if C in (0.0, np.inf) or self._proven(C):
+                continue
+            proof = prove(self.instance.at(C), self._known(C), BUDGET)
+            if proof.labels is not None and self._take(C, proof.labels):
+                return True
+            if not proof.optimal:
+                return False
             self.corners[C] = True
-        return proof.labels is not None and self._take(C, proof.labels)
+        return False
 
     def _take(self, C: float, labels: Labels) -> bool:
         """Add a partition if it is better at this C than all others, and trace the path again around it."""
         instance = self.instance.at(C)
-        known = min(instance.value(each) for each in self.found)
+        known = instance.value(self._known(C))
         if not instance.admits(labels) or not instance.value(labels) < known * (1 - 1e-10):
             return False
+        before = [part for part, low, high, _ in self.envelope() if low <= C <= high]
         self.found.append(labels)
-        lines = [self.instance.lines(each) for each in self.found]
-        slope = lines[-1][0]
-        steeper, flatter = (
-            min((line[0] * C + line[1], k) for k, line in enumerate(lines) if sign * (line[0] - slope) > 0)[1]
-            for sign in (1, -1)
-        )
-        self._explore(self.found[steeper], labels)
-        self._explore(labels, self.found[flatter])
+        self._explore(before[0], labels)
+        self._explore(labels, before[-1])
         return True
 
     def _ends(self, constrained: bool) -> tuple[Labels, Labels]:
@@ -397,10 +397,16 @@ class _Tracer:
             return known if proof.labels is None else proof.labels, proof.optimal
         grown = sorted((tree.best(instance) for tree in self.trees), key=lambda each: score(instance, each))
         finer = [min((tree.best(instance.at(C / 2)) for tree in self.trees), key=lambda each: score(instance, each))]
-        candidates = [polish(instance, start, finer) for start in unique([*starts, *grown[:2]])]
-        labels = best_of(instance, [*self.found, *candidates])
+        moved = [polish(instance, start, finer) for start in unique([*starts, *grown[:2]])]
+        labels = min(moved, key=lambda each: score(instance, each))
+        labels = best_of(instance, [labels, self._known(C)])
         self.impossible |= not instance.admits(labels)
         return labels, False
+
+    def _known(self, C: float) -> Labels:
+        """Return the best partition at one C of those found so far."""
+        self.lines += [self.instance.lines(each) for each in self.found[len(self.lines) :]]
+        return min(zip(self.lines, self.found, strict=True), key=lambda x: x[0][0] * C + x[0][1])[1]
 
     def _explore(self, left: Labels, right: Labels) -> None:
         """Find the corners between two partitions of the path."""

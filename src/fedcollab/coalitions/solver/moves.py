@@ -143,15 +143,22 @@ class Descent:
 
     def _join(self) -> bool:
         """Join whole coalitions where that lowers L; return whether any were joined."""
-        used = np.unique(self.labels)
+        used = np.flatnonzero(self.size)
         if self.table is None or len(used) in (1, self.problem.count):
             return False
-        place = np.zeros(self.slots, dtype=np.int64)
-        place[used] = np.arange(len(used))
-        blocks = place[self.labels]
-        inner = np.stack([np.bincount(blocks, weights=self.table[slot]) for slot in used]) / 2
-        np.fill_diagonal(inner, self.sums[used])
-        whole = descend(self.problem.contracted(blocks, inner), np.arange(len(used)))
+        order = np.argsort(self.labels, kind="stable")
+        starts = np.searchsorted(self.labels[order], used)
+        across = np.add.reduceat(self.table[used][:, order], starts, axis=1)
+        size, mass, sums, cost = self.size[used], self.mass[used], self.sums[used], self.cost[used]
+        change = self.problem.cost(size[:, None] + size, mass[:, None] + mass, sums[:, None] + sums + across)
+        change -= cost[:, None] + cost
+        np.fill_diagonal(change, np.inf)
+        if change.min() >= -self.eps:
+            return False
+        inner = across / 2
+        np.fill_diagonal(inner, sums)
+        small = self.problem.contracted(np.searchsorted(used, self.labels), inner)
+        whole = descend(small, np.arange(len(used)))
         for slot, group in zip(used, whole, strict=True):
             target = used[int(np.flatnonzero(whole == group)[0])]
             if target != slot:
