@@ -55,3 +55,16 @@ heavy = {"torch", "pandas", "flwr", "sklearn", "scipy", "altair"} & set(sys.modu
 assert not heavy, heavy
 """
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_a_silo_knows_every_action_that_is_declared() -> None:
+    """What a silo's process imports declares all actions; one that is forgotten would be refused over the network."""
+    declared = {
+        name
+        for path in SOURCE.rglob("*.py")
+        for name in re.findall(r'^@action\(\s*"([\w-]+)"', path.read_text(), flags=re.MULTILINE)
+    }
+    code = "import fedcollab.flower.silo.client_app; from fedcollab.wire.action import ACTIONS; print(*sorted(ACTIONS))"
+    known = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
+    assert known == sorted(declared)
+    assert len(declared) > 15
