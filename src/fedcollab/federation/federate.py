@@ -11,6 +11,7 @@ from fedcollab.errors import InputError
 from fedcollab.federation.adopt import adopt
 from fedcollab.federation.encode import with_encoder
 from fedcollab.federation.federation import Federation
+from fedcollab.federation.fingerprint import fingerprint  # noqa: F401  (declared wherever there is a federation)
 from fedcollab.federation.prepare import agree, hand_out
 from fedcollab.federation.present import Present
 from fedcollab.progress import Progress, silent
