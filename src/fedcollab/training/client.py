@@ -1,7 +1,8 @@
 """The client side of training: what happens at a silo when a round's message arrives. Weights and aggregates leave.
 
 `train`     one round of local training: weights in, weights out
-`evaluate`  accuracy, loss, balanced accuracy and AUC on the client's test split, of the model sent and of its own
+`evaluate`  accuracy, loss, balanced accuracy, AUC, the loss's standard error and the number of samples on the client's
+            test split, of the model sent and of its own
 `losses`    the training loss of each of several models (how IFCA's clients choose)
 
 Each is written for many clients at once; a single silo is a group of one.
@@ -25,6 +26,7 @@ from fedcollab import metrics
 from fedcollab.data.schema import Arrays
 from fedcollab.errors import InputError
 from fedcollab.threads import balance, in_threads
+from fedcollab.training import outcomes
 from fedcollab.training.algorithms import make_algorithm
 from fedcollab.training.descend import Local, Setting, descend, gradient, personal, steps_of
 from fedcollab.training.hooks import Algorithm, State
@@ -41,7 +43,7 @@ STACK_CLIENTS = 64
 EPOCHS = 1_000  # local epochs that a client may be asked for in a round
 
 Weights = Annotated[NDArray[np.float32], Sides("P")]
-Measures = Annotated[NDArray[np.float64], Sides(4, nan=True)]
+Measures = Annotated[NDArray[np.float64], Sides(6, nan=True)]
 Messages = Mapping[str, Any]
 Silos = Mapping[str, Silo]
 Tensors = dict[str, Tensor]
@@ -105,7 +107,7 @@ class EvaluateMessage(TrainMessage):
 
 
 class EvaluateReply(TypedDict):
-    """What a client answers: accuracy, loss, balanced accuracy and AUC of the model sent, and of its personal one."""
+    """What a client answers: the measures (`result.MEASURES`) of the model sent, and of its personal one."""
 
     measures: Measures
     personal_measures: NotRequired[Measures]
@@ -178,7 +180,7 @@ def losses_stacked(messages: Messages, silos: Silos) -> dict[str, Message]:
     return _gather(messages, in_threads(work, balance(dict.fromkeys(messages, 1))))
 
 
-def _limit_setting(message: Any, silo: Silo, limits: Limits) -> None:
+def limit_setting(message: Any, silo: Silo, limits: Limits) -> None:
     """Refuse a setting whose model or algorithm is unknown here, does not fit the weights, or asks for too much."""
     try:
         setting = Setting(**json.loads(message["setting"]))
@@ -211,7 +213,7 @@ def _limit_train(message: TrainMessage, silo: Silo, limits: Limits) -> None:
             f"{limits.min_coalition} clients, itself among them"
         )
     require_samples(len(silo.arrays.y), limits, "an update")
-    _limit_setting(message, silo, limits)
+    limit_setting(message, silo, limits)
 
 
 def _complete_or_diverged(message: TrainMessage, reply: TrainReply) -> str | None:
@@ -236,9 +238,9 @@ def train(message: Annotated[TrainMessage, FurtherArrays], silo: Silo) -> Annota
 
 @action(
     "evaluate",
-    purpose="tested a model: accuracy and loss; with `keep`, the weights of the personal model",
+    purpose="tested a model: accuracy, loss and its error; with `keep`, the weights of the personal model",
     release=Release.EXACT,
-    limit=_limit_setting,
+    limit=limit_setting,
     stacked=evaluate_stacked,
 )
 def evaluate(message: Annotated[EvaluateMessage, FurtherArrays], silo: Silo) -> EvaluateReply:
@@ -250,7 +252,7 @@ def evaluate(message: Annotated[EvaluateMessage, FurtherArrays], silo: Silo) -> 
     "losses",
     purpose="tested several models on training data: one loss a model",
     release=Release.EXACT,
-    limit=_limit_setting,
+    limit=limit_setting,
     stacked=losses_stacked,
 )
 def losses(message: LossesMessage, silo: Silo) -> LossesReply:
@@ -293,15 +295,18 @@ def _evaluate(message: Message, silo: Silo, setting: Setting) -> Message:
     data = _data(silo)
     with _network(setting, silo.device) as network:
         grad = gradient(network, setting.lr)
-        reply: Message = {"measures": _measures(grad.logits(client.message["w"], data["x_test"]), data["y_test"])}
+        logits, least = grad.logits(client.message["w"], data["x_test"]), silo.limits.min_samples
+        reply: Message = {"measures": _measures(logits, data["y_test"], least)}
         if message["personal"]:
             own = personal(client, algorithm, network, setting, message["round"])
-            reply["personal_measures"] = _measures(grad.logits(own, data["x_test"]), data["y_test"])
+            logits = grad.logits(own, data["x_test"])
+            reply["personal_measures"] = _measures(logits, data["y_test"], least)
             if message["keep"]:
                 reply["personal"] = own.cpu().numpy()
         if message["stay"]:
             last = (own if message["personal"] else client.message["w"])[: network.parameters + network.buffers]
             silo.state["model"] = {"w": last.cpu().numpy(), "model": setting.model}
+            outcomes.keep(silo, message.get("training", ""), outcomes.of_logits(logits, data["y_test"]))
     return reply
 
 
@@ -315,9 +320,11 @@ def _losses(message: Message, silo: Silo, setting: Setting) -> Message:
     return {"losses": np.array(losses)}
 
 
-def _measures(logits: Tensor, labels: Tensor) -> NDArray[np.float64]:
-    """Return accuracy, loss, balanced accuracy and AUC, in the order of `result.MEASURES`."""
+def _measures(logits: Tensor, labels: Tensor, least: int) -> NDArray[np.float64]:
+    """Return what `result.MEASURES` names; no standard error for fewer than `least` samples."""
     truth, predicted = labels.cpu().numpy(), logits.argmax(1).cpu().numpy()
+    losses = functional.cross_entropy(logits, labels, reduction="none").double().cpu().numpy()
+    known = len(truth) >= max(2, least)
     loss = float(functional.cross_entropy(logits, labels))
     return np.array(
         [
@@ -325,6 +332,8 @@ def _measures(logits: Tensor, labels: Tensor) -> NDArray[np.float64]:
             loss,
             metrics.balanced_accuracy(truth, predicted),
             metrics.auc(truth, torch.softmax(logits, 1).cpu().numpy()),
+            losses.std(ddof=1) / np.sqrt(len(truth)) if known else np.nan,
+            len(truth),
         ]
     )
 

@@ -20,7 +20,7 @@ from fedcollab.display import display
 from fedcollab.errors import InputError, choose
 from fedcollab.training.history import History
 
-MEASURES = ("accuracy", "loss", "balanced_accuracy", "auc")
+MEASURES = ("accuracy", "loss", "balanced_accuracy", "auc", "loss_stderr", "samples")
 Floats = NDArray[np.float64]
 
 
@@ -35,7 +35,8 @@ class TrainingResult:
     coalitions : list of lists of str
         Who trained with whom.
     measures : mapping of arrays
-        accuracy, loss, balanced_accuracy and auc on each client's test split, of its coalition's last model.
+        accuracy, loss, balanced_accuracy and auc on each client's test split, of its coalition's last model; the
+        standard error of the loss (`loss_stderr`) and the number of test samples (`samples`).
     personal : mapping of arrays
         The same for each client's own model, where the algorithm personalises; else empty.
     history : History
@@ -60,6 +61,8 @@ class TrainingResult:
         Every time that a client failed to answer.
     distances : array, optional
         N x N in the order of `names`, where a clustered baseline has one.
+    training : str
+        Which training this is (see `checkpoint.identity`); empty for results of earlier versions.
     """
 
     names: tuple[str, ...]
@@ -77,6 +80,7 @@ class TrainingResult:
     stopped: Mapping[int, str] = field(default_factory=dict)
     failures: list[tuple[int, str, str]] = field(default_factory=list)
     distances: Floats | None = None
+    training: str = ""
 
     @property
     def assignment(self) -> NDArray[np.int64]:
@@ -110,9 +114,14 @@ class TrainingResult:
         return self.personal.get("accuracy")
 
     @property
+    def used(self) -> Mapping[str, Floats]:
+        """The measures of the model that each client would use: its personal one where there is one."""
+        return self.personal or self.measures
+
+    @property
     def reported(self) -> Floats:
         """The accuracy that the paper's tables report: personal where there is one, else the coalition's."""
-        return self.accuracy if self.personal_accuracy is None else self.personal_accuracy
+        return self.used["accuracy"]
 
     def summary(self, local: TrainingResult | None = None, everyone: TrainingResult | None = None) -> dict[str, float]:
         """Compare with training alone and with training with everyone.
@@ -223,6 +232,7 @@ class TrainingResult:
                 "layout": self.layout,
                 "models": {which: len(rows) for which, rows in self.models.items()},
                 "distances": self.distances,
+                "training": self.training,
             },
             made,
         )
@@ -262,6 +272,7 @@ class TrainingResult:
                 stopped={int(key): value for key, value in content["stopped"].items()},
                 failures=[(int(number), name, why) for number, name, why in content["failures"]],
                 distances=None if content["distances"] is None else np.array(content["distances"], dtype=np.float64),
+                training=str(content.get("training", "")),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             if isinstance(error, InputError):

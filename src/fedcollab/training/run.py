@@ -220,6 +220,7 @@ def train(
         stopped={order.index(label): why for label, why in session.stopped.items() if label in order},
         failures=session.failures,
         distances=_reordered(grouping, federation.names, names),
+        training=session.training,
     )
     if run_dir is not None:
         result.save(Path(run_dir) / "training.json", made)
