@@ -1,8 +1,8 @@
 """How sure a measured accuracy, loss or gain is: intervals from counts and sums over test samples, never from samples.
 
     accuracy of one model         x of n right: Wilson's score interval
-    gain of one model over        of the same n samples, b are right only with the first model and c only with the second:
-    another, same samples         Tango's score interval for (b - c) / n
+    gain of one model over        of the same n samples, b are right with the first model alone and c with the second
+    another, same samples         alone: Tango's score interval for (b - c) / n
     gain, different samples       Newcombe's interval: the distances to two Wilson limits, added as squares
     mean loss, or difference      mean ± t(n - 1) stderr
     mean over N clients           mean ± z sqrt(sum of variances) / N; half a sample is added to each count that a
@@ -12,7 +12,8 @@ All intervals are two-sided, at 90 % unless told otherwise. They say how much th
 samples of the same clients. The models are taken as given: training again with another seed or on other samples adds a
 variation that they do not show.
 
-E. B. Wilson, J. Am. Stat. Assoc. 22 (1927); T. Tango, Stat. Med. 17 (1998); R. G. Newcombe, Stat. Med. 17 (1998), method 10.
+E. B. Wilson, J. Am. Stat. Assoc. 22 (1927); T. Tango, Stat. Med. 17 (1998); R. G. Newcombe, Stat. Med. 17 (1998),
+method 10.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fedcollab import coalitions as coalitions_of
-from fedcollab import data, distances, federation, files, metrics, runs, training
+from fedcollab import data, distances, federation, files, runs, training
 from fedcollab import report as report_of
 from fedcollab.cli import options
 from fedcollab.errors import choose, number
@@ -20,8 +20,8 @@ from fedcollab.progress import bar
 if TYPE_CHECKING:
     from fedcollab.data import ClientData
     from fedcollab.federation import Federation
+    from fedcollab.report import Judgement
     from fedcollab.runs import Fitted, Run
-    from fedcollab.training import TrainingResult
     from fedcollab.wire import Runtime
 
 
@@ -65,14 +65,14 @@ def run(
     out = out or Path("runs") / origin.stem
     asked = {"source": str(origin.name), "label": label, "drop": list(drop), "C": value, **settings}
     target = out
-    fitted, results = all_stages(
+    fitted, judgement = all_stages(
         found, value, settings, lambda: runs.Run.start(target, asked, fresh=fresh), quiet=quiet or as_json
     )
     page = report_of.write(out)
     if as_json:
-        options.print_json(summary(fitted, results, page))
+        options.print_json(summary(fitted, judgement, page))
     else:
-        report_of.show_run(fitted, results, page, next_command=f"fedcollab explain {out / 'collaboration.json'}")
+        report_of.show_run(fitted, judgement, page, next_command=f"fedcollab explain {out / 'collaboration.json'}")
 
 
 @click.command(
@@ -234,8 +234,8 @@ def check_settings(settings: Mapping[str, Any]) -> None:
 
 def all_stages(
     clients: Sequence[ClientData], C: float | str, settings: Mapping[str, Any], start: Callable[[], Run], *, quiet: bool
-) -> tuple[Fitted, dict[str, TrainingResult]]:
-    """Fit, then train alone, with everyone, and in the coalitions.
+) -> tuple[Fitted, Judgement]:
+    """Fit, then train alone, with everyone, and in the coalitions, and compare.
 
     Parameters
     ----------
@@ -252,8 +252,8 @@ def all_stages(
 
     Returns
     -------
-    tuple of (Fitted, dict of TrainingResult)
-        The answer before training, and the results by way of training.
+    tuple of (Fitted, Judgement)
+        The answer before training, and what the trainings mean.
     """
     check_settings(settings)
     pipeline = runs.FedCollab(
@@ -271,7 +271,7 @@ def all_stages(
     for way in runs.WAYS:
         plain = {**asked, "algorithm": "fedavg"} if way == "local" else asked
         results[way] = fitted.train(way=way, **plain)
-    return fitted, results
+    return fitted, report_of.Judgement.of(results, fitted.compare(results), fitted.distances.names)
 
 
 def adopted(clients: list[ClientData] | Runtime, folders: Sequence[Path], **settings: Any) -> Federation:
@@ -310,35 +310,27 @@ def with_defaults(settings: dict[str, Any], brought: dict[str, Any]) -> dict[str
     return merged
 
 
-def summary(fitted: Fitted, results: dict[str, TrainingResult], page: Path) -> dict[str, Any]:
-    """Return the answer and what it gained as plain values, for JSON.
+def summary(fitted: Fitted, judgement: Judgement, page: Path) -> dict[str, Any]:
+    """Return the answer and what it gained as plain values, for JSON; what contradicts the answer comes first.
 
     Parameters
     ----------
     fitted : Fitted
         The answer before training.
-    results : dict of TrainingResult
-        The results of training, by way of training.
+    judgement : Judgement
+        What the trainings mean.
     page : Path
         The report.
     """
-    local = results["local"].reported
     collaboration = fitted.collaboration
     return {
+        "contradictions": judgement.contradictions(),
         "coalitions": collaboration.coalitions,
         "C": collaboration.C,
         "objective": collaboration.objective,
         "lower_bound": collaboration.lower_bound,
         "optimal": collaboration.optimal,
         "clients": list(fitted.distances.names),
-        "results": {
-            way: {
-                "accuracy": result.reported,
-                "mean_accuracy": float(result.reported.mean()),
-                "ipr": None if way == "local" else metrics.ipr(result.reported, local),
-                "rsd": None if way == "local" else metrics.rsd(result.reported, local),
-            }
-            for way, result in results.items()
-        },
+        **judgement.figures(),
         "report": str(page),
     }

@@ -1,5 +1,6 @@
 from . import theme as theme
 from .figures import save_chart as save_chart
+from .judgement import Judgement as Judgement
 from .page import need_charts as need_charts
 from .page import write as write
 from .page import write_figures as write_figures

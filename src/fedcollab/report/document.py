@@ -68,6 +68,7 @@ def render(run: RunContents) -> str:
         command=run.config.get("command"),
         facts=[("Settings", setting_facts(run)), ("Communication and versions", cost_facts(run))],
         absent=words(run.absences),
+        contradictions=[] if run.judgement is None else run.judgement.contradictions(),
         figure=figure,
         percent=_percent,
         points=_points,
@@ -151,7 +152,7 @@ def _slider_words(moved: dict[str, Any]) -> dict[str, Any]:
 
 def _trained(run: RunContents) -> dict[str, Any] | None:
     """Return the content of the section on training, or None where nothing was trained."""
-    if not run.results:
+    if run.judgement is None:
         return None
     waiting = [
         word
@@ -160,8 +161,9 @@ def _trained(run: RunContents) -> dict[str, Any] | None:
     ]
     pictures = trained.curve_rows(run)
     return {
-        "sentence": trained.sentence(run),
-        "summary": trained.summary_rows(run),
+        "sentences": trained.sentences(run.judgement),
+        "remarks": run.judgement.remarks(),
+        "summary": trained.summary_rows(run.judgement),
         "pictures": [{key: p[key] for key in ("coalition", "title", "clients")} for p in pictures],
         "verdicts": trained.verdict_rows(run),
         "waiting": f"Not trained yet: {', '.join(waiting)}." if waiting else "",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +13,15 @@ from numpy.typing import NDArray
 
 from fedcollab.coalitions import Collaboration, CPath
 from fedcollab.distances import Distances
+from fedcollab.report.judgement import Judgement
+from fedcollab.runs.comparing import read_comparison
 from fedcollab.runs.run import Run
 from fedcollab.wire import absence
 from fedcollab.wire.absence import Absence
 
 if TYPE_CHECKING:
     from fedcollab.training import TrainingResult
+    from fedcollab.training.comparison import Comparison
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +44,8 @@ class RunContents:
         What was trained, by way of training.
     absences : sequence of Absence
         Who did not answer, when and why.
+    comparison : Comparison or None
+        How the trainings compare on the same test samples, if that is known.
     """
 
     directory: Path
@@ -49,6 +55,12 @@ class RunContents:
     collaboration: Collaboration | None
     results: Mapping[str, TrainingResult]
     absences: Sequence[Absence] = ()
+    comparison: Comparison | None = None
+
+    @cached_property
+    def judgement(self) -> Judgement | None:
+        """What the trainings mean, or None where nothing was trained."""
+        return Judgement.of(self.results, self.comparison, self.names) if self.results else None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -102,4 +114,5 @@ def read_run(directory: str | Path) -> RunContents:
         run.collaboration(),
         run.results(),
         absence.read(run.path),
+        read_comparison(run),
     )

@@ -1,13 +1,17 @@
-"""The comparison of a run's trainings, in training/comparison.json: paired, and never of other trainings than those there."""
+"""How the trainings of a run compare on the same test samples: training/comparison.json, never of other trainings."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from fedcollab import files
-from fedcollab.federation import Federation
+from fedcollab import files, training
 from fedcollab.runs.run import WAYS, Run
-from fedcollab.training import Comparison, TrainingResult, compare
+from fedcollab.training.comparison import Comparison
+
+if TYPE_CHECKING:
+    from fedcollab.federation import Federation
+    from fedcollab.training import TrainingResult
 
 FILE = "training/comparison.json"
 
@@ -48,7 +52,7 @@ def keep_comparison(run: Run, federation: Federation, results: Mapping[str, Trai
     known = read_comparison(run)
     if known is not None and set(known.models) >= set(results):
         return known
-    found = compare(federation, results)
+    found = training.compare(federation, results)
     found.save(run.file(FILE), {"settings": {"ways": list(results)}, "inputs": _digests(run)})
     return found
 

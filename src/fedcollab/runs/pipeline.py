@@ -322,7 +322,9 @@ class Fitted:
             Kept in the run directory, where there is one.
         """
         run = self.settings.run
-        return training.compare(self.federation, results) if run is None else keep_comparison(run, self.federation, results)
+        if run is None:
+            return training.compare(self.federation, results)
+        return keep_comparison(run, self.federation, results)
 
     def join(
         self,

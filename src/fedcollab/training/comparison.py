@@ -1,16 +1,13 @@
-"""`compare`: trained models of the same clients on the same test samples, so that differences can be told from chance.
+"""What `compare` leaves: how the models of several trainings do on the same test samples, client by client.
 
-Every client is asked once, about the model that it would use of each training. It answers counts, means and covariances
-over its test samples; with them, the interval of every accuracy, loss and difference is known (`uncertainty`), and
-nothing is known about single samples.
+With counts, means and covariances over test samples, the interval of every accuracy, loss and difference is known
+(`uncertainty`), and nothing is known about single samples.
 """
 
 from __future__ import annotations
 
-import json
-import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,20 +16,15 @@ from numpy.typing import NDArray
 
 from fedcollab import files as artefact
 from fedcollab import uncertainty
-from fedcollab.errors import FedcollabWarning, InputError, Paused
-from fedcollab.federation import Clients, Federation, federate
-from fedcollab.training import compare_client
-from fedcollab.training.descend import Setting
-from fedcollab.training.models import MODELS, Network, size_of
+from fedcollab.errors import InputError
 from fedcollab.training.result import TrainingResult
 from fedcollab.uncertainty import Estimates
-from fedcollab.wire.message import Message
 
 Floats = NDArray[np.float64]
 
 #: the name of always giving a client's most frequent class
 MAJORITY = "majority"
-#: two models whose losses differ by no more than rounding are one model: their accuracies do not differ by chance either
+#: two models whose losses differ by no more than rounding are one model, and their accuracies are the same for certain
 SAME = 1e-5
 
 
@@ -72,15 +64,13 @@ class Comparison:
         results : mapping of TrainingResult
             The results, by name.
         """
-        names = _common(results)
+        names = tuple(dict.fromkeys(name for result in results.values() for name in result.names))
         count = len(results)
         samples = np.full(len(names), np.nan)
         right, spread = (np.full((len(names), count, count), np.nan) for _ in range(2))
         loss = np.full((len(names), count), np.nan)
         for position, result in enumerate(results.values()):
-            rows = [result.names.index(name) for name in names]
-            unknown = np.full(len(result.names), np.nan)
-            known = {key: result.used.get(key, unknown)[rows] for key in ("accuracy", "loss", "loss_stderr", "samples")}
+            known = {key: _column(result, key, names) for key in ("accuracy", "loss", "loss_stderr", "samples")}
             samples = np.where(np.isnan(samples), known["samples"], samples)
             right[:, position, position] = np.round(known["accuracy"] * known["samples"])
             loss[:, position] = known["loss"]
@@ -176,104 +166,7 @@ class Comparison:
         return self.models.index(model)
 
 
-def compare(clients: Clients, results: Mapping[str, TrainingResult]) -> Comparison:
-    """Compare the models of several trainings on the test samples of every client, in one round.
-
-    Parameters
-    ----------
-    clients : iterable of ClientData, Runtime or Federation
-        The clients, prepared as they were for the trainings.
-    results : mapping of TrainingResult
-        The trainings to compare, by name: each client is asked about the model that it would use of each.
-
-    Returns
-    -------
-    Comparison
-        Intervals of accuracies and of gains. What a client does not answer is taken from the results, as far as they
-        know it.
-
-    Raises
-    ------
-    InputError
-        If there is no result, or the results are of different clients.
-
-    Examples
-    --------
-    >>> alone, together = train(clients, "local"), train(clients, "global")       # doctest: +SKIP
-    >>> found = compare(clients, {"alone": alone, "together": together})            # doctest: +SKIP
-    >>> found.accuracy_gain("together", over="alone").verdicts                       # doctest: +SKIP
-    """
-    if not results or MAJORITY in results:
-        raise InputError(f"`results` (={sorted(results)}) must name at least one training, none of them {MAJORITY!r}")
-    federation = clients if isinstance(clients, Federation) else federate(clients)
-    known = Comparison.of_results(results)
-    there = [name for name in known.names if name in federation.names]
-    messages = {name: _message(results, name) for name in there}
-    try:
-        answers = federation.call(compare_client.compare, messages, partial=True)
-    except Paused as error:
-        text = f"the models could not be compared on the same test samples, so that intervals are wider: {error}"
-        warnings.warn(text, FedcollabWarning, stacklevel=2)
-        return known
-    wider = ((0, 0), (0, 1), (0, 1))
-    right, spread = (np.pad(part, wider, constant_values=np.nan) for part in (known.right, known.spread))
-    loss, samples = np.pad(known.loss, wider[:2], constant_values=np.nan), known.samples.copy()
-    for row, name in enumerate(known.names):
-        answer = answers.get(name)
-        if answer is None or "right" not in answer:
-            continue
-        samples[row] = answer["samples"]
-        told = np.ix_(*[np.flatnonzero(answer["known"])] * 2)
-        right[row][told], spread[row][told] = answer["right"][told], answer["spread"][told]
-        loss[row][told[1][0]] = answer["loss"][told[1][0]]
-    return Comparison(known.names, (*results, MAJORITY), samples, right, loss, spread)
-
-
-def _message(results: Mapping[str, TrainingResult], name: str) -> Message:
-    """Return what one client is asked."""
-    message: Message = {
-        "trainings": [result.training for result in results.values()],
-        "settings": [_setting(result) for result in results.values()],
-    }
-    for position, result in enumerate(results.values()):
-        weights = _weights(result, name)
-        if weights is not None:
-            message[f"w{position}"] = weights
-    return message
-
-
-def _weights(result: TrainingResult, name: str) -> NDArray[np.float32] | None:
-    """Return the flat weights of the model that a client would use, or None if they are not to be had here."""
-    row = result.names.index(name)
-    if result.model.get("name") not in MODELS:
-        return None  # a model of the caller's own, in a result of another process
-    if not result.personal:
-        saved = result.models["last"][result.assignment[row]]
-    elif "personal" in result.models:
-        saved = result.models["personal"][row]
-    else:
-        return None
-    whole = np.zeros(size_of(_network(result)), dtype=np.float32)
-    whole[: len(saved)] = saved
-    return whole
-
-
-def _setting(result: TrainingResult) -> str:
-    """Return the setting of a training as messages carry it."""
-    known = {each.name: result.settings[each.name] for each in fields(Setting) if each.name in result.settings}
-    return json.dumps(asdict(Setting(**{**known, "model": _network(result)})))
-
-
-def _network(result: TrainingResult) -> str:
-    """Return the text that names a result's network."""
-    spec = result.model
-    return Network.describe(spec["name"], spec["options"], spec["shape"], int(spec["classes"]))
-
-
-def _common(results: Mapping[str, TrainingResult]) -> tuple[str, ...]:
-    """Return the clients of the results, in the order of the first, after checking that all have the same."""
-    first = next(iter(results.values()))
-    for name, result in results.items():
-        if set(result.names) != set(first.names):
-            raise InputError(f"`results` are of different clients: {name!r} has others than {next(iter(results))!r}")
-    return first.names
+def _column(result: TrainingResult, key: str, names: Iterable[str]) -> Floats:
+    """Return one measure of the model that each client would use, in the order of `names`; NaN where it has none."""
+    by_name = dict(zip(result.names, result.used.get(key, np.full(len(result.names), np.nan)).tolist(), strict=True))
+    return np.array([by_name.get(name, np.nan) for name in names])

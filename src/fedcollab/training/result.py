@@ -15,7 +15,7 @@ from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 
 from fedcollab import files as artefact
-from fedcollab import metrics
+from fedcollab import metrics, uncertainty
 from fedcollab.display import display
 from fedcollab.errors import InputError, choose
 from fedcollab.training.history import History
@@ -144,7 +144,9 @@ class TrainingResult:
         return metrics.summary(self.reported, _aligned(self, local), _aligned(self, everyone))
 
     def verdicts(self, local: TrainingResult, everyone: TrainingResult | None = None) -> list[str]:
-        """Return a sentence for every client that says what training with others gained it.
+        """Return a sentence for every client that says what training with others gained it, and whether that is clear.
+
+        The intervals are those of different test samples, which are wide; `compare` gives narrower ones.
 
         Parameters
         ----------
@@ -158,7 +160,13 @@ class TrainingResult:
         InputError
             If the results are of different clients.
         """
-        return metrics.verdicts(self.names, self.reported, _aligned(self, local), _aligned(self, everyone))  # type: ignore[arg-type]
+        alone = _aligned(self, local)
+        assert alone is not None
+        samples = self.used.get("samples", np.full(len(self.names), np.nan))
+        right, right_alone = (np.round(accuracy * samples) for accuracy in (self.reported, alone))
+        gain = uncertainty.accuracy_gains(right, right_alone, np.full(len(samples), np.nan), samples)
+        intervals = list(zip(gain.low.tolist(), gain.high.tolist(), strict=True))
+        return metrics.verdicts(self.names, self.reported, alone, _aligned(self, everyone), intervals=intervals)
 
     def weights(
         self, *, client: str | None = None, coalition: int | None = None, which: str = "last"
