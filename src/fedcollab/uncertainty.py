@@ -4,7 +4,8 @@
     gain of one model over        of the same n samples, b are right with the first model alone and c with the second
     another, same samples         alone: Tango's score interval for (b - c) / n
     gain, different samples       Newcombe's interval: the distances to two Wilson limits, added as squares
-    mean loss, or difference      mean ± t(n - 1) stderr
+    mean loss, or difference      mean ± t(n - 1) stderr, from 40 samples on: losses are skewed, and with fewer samples
+                                  such an interval holds the truth too seldom
     mean over N clients           mean ± z sqrt(sum of variances) / N; half a sample is added to each count that a
                                   variance is made of, spread over the clients, so that it is never 0 by luck
 
@@ -31,6 +32,8 @@ Interval = tuple[Floats, Floats]
 LEVEL = 0.9
 #: what `verdict` can say
 BETTER, WORSE, UNCLEAR, UNKNOWN = "better", "worse", "no clear difference", "not known"
+#: the fewest samples for the interval of a mean loss
+FEWEST = 40
 #: halvings of the search for a limit: far below any figure that is shown
 HALVINGS = 50
 
@@ -309,7 +312,9 @@ def accuracy_gains(
 
 
 def means(mean: ArrayLike, stderr: ArrayLike, samples: ArrayLike) -> Estimates:
-    """Return each client's mean (a loss, or a difference of losses) with its interval, and the mean over clients.
+    """Return each client's mean loss, or difference of losses, with its interval, and the mean over clients.
+
+    There is no interval of fewer than 40 samples: losses are skewed, and it would hold the true value too seldom.
 
     Parameters
     ----------
@@ -319,8 +324,10 @@ def means(mean: ArrayLike, stderr: ArrayLike, samples: ArrayLike) -> Estimates:
         How many test samples each client has.
     """
     values, errors = np.asarray(mean, dtype=np.float64), np.asarray(stderr, dtype=np.float64)
-    low, high = student(values, errors, samples)
-    return Estimates(values, errors, low, high, average(values, errors))
+    n = np.asarray(samples, dtype=np.float64)
+    low, high = (np.where(n >= FEWEST, end, np.nan) for end in student(values, errors, n))
+    enough = n[np.isfinite(values)].sum() >= FEWEST
+    return Estimates(values, errors, low, high, average(values, errors if enough else np.full(errors.shape, np.nan)))
 
 
 def average(mean: ArrayLike, stderr: ArrayLike, level: float = LEVEL) -> Estimate:

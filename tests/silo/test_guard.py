@@ -22,7 +22,7 @@ from fedcollab.silo import audit
 from fedcollab.silo import guard as guarding
 from fedcollab.silo.audit import Audit
 from fedcollab.silo.guard import Guard
-from fedcollab.training import compare, train
+from fedcollab.training import train
 from fedcollab.wire import Wire
 from fedcollab.wire.action import ACTIONS, Action, Release
 from fedcollab.wire.limits import Limits, Privacy, make_limits

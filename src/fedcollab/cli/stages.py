@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -188,10 +189,11 @@ def train(
         with bar("training", quiet=quiet or as_json) as progress:
             made = {"settings": settings, "inputs": {"coalitions": groups}}
             result = training.train(present, groups, run_dir=out, progress=progress, made=made, **settings)
+        judgement = compared_in_run(out, present)
     if as_json:
         options.print_json(options.read_json(out / "training.json"))
     else:
-        report_of.show_training(result, out)
+        report_of.show_training(result, out, judgement)
 
 
 @click.command(epilog="Example:  fedcollab report runs/demo")
@@ -272,6 +274,31 @@ def all_stages(
         plain = {**asked, "algorithm": "fedavg"} if way == "local" else asked
         results[way] = fitted.train(way=way, **plain)
     return fitted, report_of.Judgement.of(results, fitted.compare(results), fitted.distances.names)
+
+
+def compared_in_run(out: Path, present: Federation) -> Judgement | None:
+    """Compare a training with the others of its run on the same test samples.
+
+    Parameters
+    ----------
+    out : Path
+        The folder of the training.
+    present : Federation
+        The clients.
+
+    Returns
+    -------
+    Judgement or None
+        None if the folder is not that of a run's training, or there is no other training to compare with.
+    """
+    run = runs.Run(out.parent.parent)
+    if out.parent.name != "training" or out.name not in runs.WAYS or not run.has("distances.json"):
+        return None
+    schema = json.loads(present.schema.to_json())
+    results = {way: result for way, result in run.results().items() if result.schema == schema}
+    if len(results) < 2 or out.name not in results:
+        return None
+    return report_of.Judgement.of(results, runs.keep_comparison(run, present, results), present.names)
 
 
 def adopted(clients: list[ClientData] | Runtime, folders: Sequence[Path], **settings: Any) -> Federation:

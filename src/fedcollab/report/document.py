@@ -161,7 +161,7 @@ def _trained(run: RunContents) -> dict[str, Any] | None:
     ]
     pictures = trained.curve_rows(run)
     return {
-        "sentences": trained.sentences(run.judgement),
+        "sentences": run.judgement.sentences(),
         "remarks": run.judgement.remarks(),
         "summary": trained.summary_rows(run.judgement),
         "pictures": [{key: p[key] for key in ("coalition", "title", "clients")} for p in pictures],

@@ -132,8 +132,14 @@ class Judgement:
             found.append((gain.mean, text))
         return [text for _, text in sorted(found)]
 
+    def sentences(self) -> list[str]:
+        """Return what each way of training gave against training alone: nothing where that was not trained."""
+        if "local" not in self.results:
+            return []
+        return [self.counted(way) for way in ("coalitions", "global") if way in self.results]
+
     def counted(self, way: str) -> str:
-        """Return a sentence with how many clients clearly gain and lose by a way of training against training alone."""
+        """Return how many clients clearly gain and lose by a way of training against training alone, in words."""
         gain = self.gain(way)
         count = sum(verdict != UNKNOWN for verdict in gain.verdicts)
         if not count:

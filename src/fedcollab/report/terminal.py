@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from fedcollab.report.judgement import Judgement
 from fedcollab.report.words import amount, answer_sentence, coalition_line, plus_minus, range_of_names, signed
 from fedcollab.runs.run import WAYS
 from fedcollab.uncertainty import LEVEL
@@ -18,7 +19,6 @@ from fedcollab.wire.absence import words
 
 if TYPE_CHECKING:
     from fedcollab.distances import Distances
-    from fedcollab.report.judgement import Judgement
     from fedcollab.runs.pipeline import Fitted
     from fedcollab.scenarios import Scenario
     from fedcollab.training import TrainingResult
@@ -117,11 +117,11 @@ def gain_table(judgement: Judgement) -> Table:
 def verdict(judgement: Judgement) -> list[str]:
     """Return lines that say what the figures of `gain_table` mean."""
     level = f"{100 * LEVEL:.0f} %"
-    lines = [
+    key = (
         f"Means over clients; ±: {level} interval. Gain: points over training alone; IPR: share of clients with one; "
         "RSD: how unequal gains are."
-    ]
-    return lines + [judgement.counted(way) for way in ("global", "coalitions") if way in judgement.results]
+    )
+    return [key, *judgement.sentences()]
 
 
 def _figure(value: float | None, factor: float, unit: str, digits: int) -> str:
@@ -169,8 +169,8 @@ def show_distances(distances: Distances, next_command: str) -> None:
     shown.print(f"Next:    {escape(next_command)}")
 
 
-def show_training(result: TrainingResult, folder: Path) -> None:
-    """Print the mean accuracy of each coalition, and where the models are.
+def show_training(result: TrainingResult, folder: Path, judgement: Judgement | None = None) -> None:
+    """Print the mean accuracy of each coalition, what it gained where that is known, and where the models are.
 
     Parameters
     ----------
@@ -178,16 +178,25 @@ def show_training(result: TrainingResult, folder: Path) -> None:
         The result.
     folder : Path
         Where it was saved.
+    judgement : Judgement, optional
+        What the trainings of the run mean, where there are others to compare with.
     """
     shown = console()
-    accuracy = dict(zip(result.names, result.reported.tolist(), strict=True))
+    own = Judgement.of({"trained": result}, None, result.names)
+    for line in () if judgement is None else judgement.contradictions():
+        shown.print(f"[bold red]Not confirmed by training.[/bold red] {escape(line)}")
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("coalition")
     table.add_column("accuracy", justify="right")
     for members in result.coalitions:
-        mean = float(np.mean([accuracy[name] for name in members if np.isfinite(accuracy[name])] or [np.nan]))
-        table.add_row(escape(range_of_names(members)), f"{100 * mean:.1f} %")
+        mean = Judgement.of({"trained": result}, None, members).accuracy("trained").average
+        table.add_row(escape(range_of_names(members)), f"{amount(mean.mean)}{plus_minus(mean)} %")
     shown.print(table)
-    shown.print(
-        f"Mean accuracy {100 * np.nanmean(list(accuracy.values())):.1f} %. Models and metrics: {escape(str(folder))}"
-    )
+    mean = own.accuracy("trained").average
+    further = [f"balanced {_figure(own.mean('trained', 'balanced_accuracy'), 100, ' %', 1)}"]
+    further += [f"AUC {_figure(own.mean('trained', 'auc'), 100, ' %', 1)}"]
+    further += [f"log loss {_figure(own.mean('trained', 'loss'), 1, '', 3)}"]
+    shown.print(f"Mean accuracy {amount(mean.mean)}{plus_minus(mean)} % ({', '.join(further)}).")
+    for line in () if judgement is None else [*judgement.sentences(), *judgement.remarks()]:
+        shown.print(escape(line))
+    shown.print(f"Models and metrics: {escape(str(folder))}")

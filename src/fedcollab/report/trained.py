@@ -66,7 +66,7 @@ def summary_rows(judgement: Judgement) -> list[dict[str, Any]]:
     if judgement.majority is not None:
         empty = dict.fromkeys(("gain", "worst", "ipr", "rsd", "balanced", "auc", "loss"), "–")
         mean = _mean(judgement.majority.average, " %")
-        rows.append({"way": "always the most frequent class", "mean": mean, "verdict": "", "best": False, **empty})
+        rows.append({"way": "most frequent class", "mean": mean, "verdict": "", "best": False, **empty})
     return rows
 
 
@@ -92,13 +92,6 @@ def verdict_rows(run: RunContents) -> list[str]:
     return metrics.verdicts(
         names, ours[both], local[both], None if everyone is None else everyone[both], intervals=intervals
     )
-
-
-def sentences(judgement: Judgement) -> list[str]:
-    """Return what training gave, in a sentence or two for each way."""
-    if "local" not in judgement.results:
-        return []
-    return [judgement.counted(way) for way in ("coalitions", "global") if way in judgement.results]
 
 
 def curve_rows(run: RunContents) -> list[dict[str, Any]]:

@@ -14,13 +14,14 @@ from dataclasses import asdict, fields
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcollab.data.schema import Schema
 from fedcollab.errors import FedcollabWarning, InputError, Paused
 from fedcollab.federation import Clients, Federation, federate
 from fedcollab.training import compare_client
 from fedcollab.training.comparison import MAJORITY, Comparison
 from fedcollab.training.descend import Setting
 from fedcollab.training.models import MODELS, Network, size_of
-from fedcollab.training.result import TrainingResult
+from fedcollab.training.result import TrainingResult, schema_of
 from fedcollab.wire.message import Message
 
 
@@ -43,7 +44,7 @@ def compare(clients: Clients, results: Mapping[str, TrainingResult]) -> Comparis
     Raises
     ------
     InputError
-        If there is no result, or one is called "majority".
+        If there is no result, one is called "majority", or one was trained on clients that were prepared otherwise.
 
     Examples
     --------
@@ -53,7 +54,17 @@ def compare(clients: Clients, results: Mapping[str, TrainingResult]) -> Comparis
     """
     if not results or MAJORITY in results:
         raise InputError(f"`results` (={sorted(results)}) must name at least one training, none of them {MAJORITY!r}")
-    federation = clients if isinstance(clients, Federation) else federate(clients)
+    first = next(iter(results.values()))
+    if isinstance(clients, Federation):
+        federation = clients
+    else:
+        federation = federate(clients, schema=Schema.from_json(json.dumps(first.schema)))
+    prepared = schema_of(federation.schema.to_json())
+    for name, result in results.items():
+        if result.schema != prepared:
+            raise InputError(
+                f"`results` {name!r} was trained on clients that were prepared otherwise: its test samples may be others"
+            )
     known = Comparison.of_results(results)
     there = [name for name in federation.names if all(name in result.names for result in results.values())]
     messages = {name: _message(results, name) for name in there}
