@@ -22,7 +22,7 @@ from fedcollab.silo import audit
 from fedcollab.silo import guard as guarding
 from fedcollab.silo.audit import Audit
 from fedcollab.silo.guard import Guard
-from fedcollab.training import train
+from fedcollab.training import compare_client, train
 from fedcollab.wire import Wire
 from fedcollab.wire.action import ACTIONS, Action, Release
 from fedcollab.wire.limits import Limits, Privacy, make_limits
@@ -344,7 +344,7 @@ PROPER: dict[str, Message] = {
     "train": {"setting": "{}", "round": 1, "w": np.zeros(3, dtype=np.float32), "coalition": ["a", "b"]},
     "evaluate": {"setting": "{}", "round": 1, "w": np.zeros(3, dtype=np.float32), "personal": False, "keep": False,
                  "stay": False},
-    "compare": {"trainings": ["t"], "settings": ["{}"], "w0": np.zeros(3, dtype=np.float32)},
+    compare_client.compare.name: {"trainings": ["t"], "settings": ["{}"], "w0": np.zeros(3, dtype=np.float32)},
     "losses": {"setting": "{}", "round": 1, "models": np.zeros((2, 3), dtype=np.float32)},
     "cross-norm": {},
     "cross-open": {"head": "free", "classes": 2, "seed": 0, "folds": 2, "replicates": 0, "sizes": [10], "repeats": [1],

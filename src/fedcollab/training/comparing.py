@@ -63,7 +63,7 @@ def compare(clients: Clients, results: Mapping[str, TrainingResult]) -> Comparis
     for name, result in results.items():
         if result.schema != prepared:
             raise InputError(
-                f"`results` {name!r} was trained on clients that were prepared otherwise: its test samples may be others"
+                f"`results` {name!r} was trained on clients that were prepared otherwise; its test samples may differ"
             )
     known = Comparison.of_results(results)
     there = [name for name in federation.names if all(name in result.names for result in results.values())]
