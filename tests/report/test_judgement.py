@@ -91,7 +91,7 @@ def test_a_lower_loss_contradicts_where_accuracies_are_equal() -> None:
 
 
 def test_models_below_the_most_frequent_class_are_named() -> None:
-    """Everyone together (50 % against 64.7) for sure; coalition 1 (80.5 against 82) not for sure; alone (70) is above."""
+    """Everyone together (50 against 64.7 %) for sure; coalition 1 (80.5 against 82) not; alone (70) is above."""
     judgement = with_majority(planted(GOOD), [0.82, 0.82, 0.3])
     below = "below that of always giving each client's most frequent class"
     assert judgement.remarks() == [
