@@ -65,4 +65,4 @@ def run(
     known = {f.name: f.default for f in fields(baseline) if f.init and f.name not in ("coalitions", "k")}
     check_options(f"baseline '{name}'", baseline_options or {}, known)
     grouping = baseline(**{"k": int(k), **(baseline_options or {})})
-    return train(clients, grouping, rounds=rounds, lr=lr, **settings)
+    return train(clients, grouping, rounds=rounds, lr=lr, **{"stopping": "none", **settings})

@@ -116,6 +116,6 @@ def _outcome(message: CompareMessage, position: int, silo: Silo) -> Outcome | No
     if not isinstance(w, np.ndarray):
         return outcomes.kept_of(silo, message["trainings"][position])
     setting = Setting(**json.loads(message["settings"][position]))
-    grad = gradient(Network(setting.model, silo.device), setting.lr)
+    grad = gradient(Network(setting.model, silo.device), setting)
     x, y = (torch.tensor(part, device=silo.device) for part in (silo.arrays.x_test, silo.arrays.y_test))
     return outcomes.of_logits(grad.logits(torch.tensor(w, device=silo.device), x), y)
