@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 
 from fedcollab.report import write
+from fedcollab.training import TrainingResult
+
+from .conftest import make_training
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 BROWSER = next(
@@ -130,6 +133,29 @@ def test_pictures_for_people_and_accessibility(small, visit, scheme, viewport):
     page.screenshot(path=KEPT / f"report-{viewport['width']}-{scheme}.png", full_page=True)
     found = axe.Axe().run(page).response["violations"]
     assert [(rule["id"], rule["nodes"][0]["html"][:120]) for rule in found] == []
+
+
+@pytest.mark.parametrize("viewport", [DESKTOP, PHONE])
+def test_what_contradicts_the_answer_is_seen_first(run_of, visit, tmp_path, viewport):
+    """Training alone is better by ten points: that is above the answer, and the table of ways has its intervals."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed")
+    run = shutil.copytree(run_of(tuple("abcdef")), tmp_path / "run")
+    for way, top in (("local", 0.9), ("coalitions", 0.8)):
+        make_training(tuple("abcdef"), TrainingResult.load(run / "training" / way).coalitions, top).save(
+            run / "training" / way / "training.json"
+        )
+    page = visit(write(run), viewport)
+    note, headline = page.locator(".contradiction"), page.locator(".headline")
+    assert "training alone is better than these coalitions: by 10.0 points" in note.inner_text()
+    assert note.bounding_box()["y"] < headline.bounding_box()["y"] < viewport["height"]
+    table = page.locator("#training table").first.inner_text()
+    assert "80.2 ± 0.8 %" in table
+    assert "−10.0 ± 1.1" in table
+    assert "worse" in table
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "the page scrolls sideways"
+    KEPT.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=KEPT / f"contradiction-{viewport['width']}.png")
+    assert [rule["id"] for rule in axe.Axe().run(page).response["violations"]] == []
 
 
 def test_two_hundred_clients(run_of, many, visit):

@@ -10,13 +10,11 @@ import json
 from typing import Annotated, NotRequired, TypedDict
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from fedcollab.training import outcomes
-from fedcollab.training.client import limit_setting
+from fedcollab.training.client import data_of, lend_network, limit_setting, tensor_of
 from fedcollab.training.descend import Setting, gradient
-from fedcollab.training.models import Network
 from fedcollab.training.outcomes import Outcome
 from fedcollab.wire.action import Refused, Release, action
 from fedcollab.wire.fields import FurtherArrays, Sides, Whole
@@ -115,7 +113,7 @@ def _outcome(message: CompareMessage, position: int, silo: Silo) -> Outcome | No
     w = message.get(f"w{position}")
     if not isinstance(w, np.ndarray):
         return outcomes.kept_of(silo, message["trainings"][position])
-    setting = Setting(**json.loads(message["settings"][position]))
-    grad = gradient(Network(setting.model, silo.device), setting)
-    x, y = (torch.tensor(part, device=silo.device) for part in (silo.arrays.x_test, silo.arrays.y_test))
-    return outcomes.of_logits(grad.logits(torch.tensor(w, device=silo.device), x), y)
+    setting, data = Setting(**json.loads(message["settings"][position])), data_of(silo)
+    with lend_network(setting, silo.device) as network:
+        logits = gradient(network, setting).logits(tensor_of(w, silo.device), data["x_test"])
+    return outcomes.of_logits(logits, data["y_test"])
