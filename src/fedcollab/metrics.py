@@ -213,26 +213,24 @@ def verdict(
     'south: no clear difference to training alone (91.0 against 86.0; 90 % interval of the gain −2.0 to +11.0).'
     """
     gain = accuracy - local_accuracy
-    low, high = (gain - tolerance, gain + tolerance) if interval is None or np.isnan(interval).any() else interval
+    known = interval is not None and not np.isnan(interval).any()
+    low, high = interval if interval is not None and known else (gain - tolerance, gain + tolerance)
     against = f"{100 * accuracy:.1f} against {100 * local_accuracy:.1f}"
-    if interval is None or np.isnan(interval).any():
-        against = f"({against})"
-    else:
-        ends = f"{100 * low + 0.0:+.1f} to {100 * high + 0.0:+.1f}".replace("-", "−")
-        against = f"({against}; 90 % interval of the gain {ends})"
-    gains = low > 0
-    if gains:
-        text = f"{client} gains {100 * gain:.1f} points over training alone {against}"
+    if known and low < high:
+        ends = f"{100 * low:+.1f} to {100 * high:+.1f}".replace("-", "−")
+        against = f"{against}; 90 % interval of the gain {ends}"
+    if low > 0:
+        text = f"{client} gains {100 * gain:.1f} points over training alone ({against})"
     elif high < 0:
-        text = f"{client} loses {-100 * gain:.1f} points by taking part {against}: it is better off alone"
-    elif interval is None or low == high:
-        text = f"{client} does as well as alone {against}"
+        text = f"{client} loses {-100 * gain:.1f} points by taking part ({against}): it is better off alone"
+    elif known and low < high:
+        text = f"{client}: no clear difference to training alone ({against})"
     else:
-        text = f"{client}: no clear difference to training alone {against}"
+        text = f"{client} does as well as alone ({against})"
     if global_accuracy is None:
         return text + "."
     over = accuracy - global_accuracy
-    word = "and" if (over >= 0) == gains else "but"
+    word = "and" if (over >= 0) == (low > 0) else "but"
     verb = f"{100 * over:.1f}" if over >= 0 else f"{-100 * over:.1f} points less than"
     return f"{text} {word} {verb} {'over ' if over >= 0 else ''}one model for everyone ({100 * global_accuracy:.1f})."
 

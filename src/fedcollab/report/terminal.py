@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedcollab.report.judgement import Judgement
-from fedcollab.report.words import amount, answer_sentence, coalition_line, plus_minus, range_of_names, signed
+from fedcollab.report.words import amount, answer_sentence, coalition_line, measure, plus_minus, range_of_names, signed
 from fedcollab.runs.run import WAYS
 from fedcollab.uncertainty import LEVEL
 from fedcollab.wire import absence
@@ -96,16 +96,16 @@ def gain_table(judgement: Judgement) -> Table:
         gains = ["", "", ""]
         if "local" in judgement.results and way != "local":
             gain = judgement.gain(way).average
-            gains = [f"{signed(gain.mean)}{plus_minus(gain)}", _figure(found["ipr"], 100, " %", 0)]
-            gains += [_figure(found["rsd"], 100, "", 1)]
-        measured = [_figure(found[f"mean_{key}"], 100, " %", 1) for key in ("balanced_accuracy", "auc")]
+            gains = [f"{signed(gain.mean)}{plus_minus(gain)}", measure(found["ipr"], 100, " %", 0)]
+            gains += [measure(found["rsd"], 100, "", 1)]
+        measured = [measure(found[f"mean_{key}"], 100, " %", 1) for key in ("balanced_accuracy", "auc")]
         table.add_row(
             WAYS.get(way, way),
             f"{amount(accuracy.average.mean)}{plus_minus(accuracy.average)} %",
             *gains,
             f"{amount(np.nanmin(accuracy.mean))} %",  # without those who did not answer at the end
             *measured,
-            _figure(found["mean_loss"], 1, "", 3),
+            measure(found["mean_loss"], 1, "", 3),
             style="bold" if way == "coalitions" else None,
         )
     if judgement.majority is not None:
@@ -122,11 +122,6 @@ def verdict(judgement: Judgement) -> list[str]:
         "RSD: how unequal gains are."
     )
     return [key, *judgement.sentences()]
-
-
-def _figure(value: float | None, factor: float, unit: str, digits: int) -> str:
-    """Return a figure as text, or nothing where it is not known."""
-    return "" if value is None or not np.isfinite(value) else f"{factor * value:.{digits}f}{unit}"
 
 
 def show_distances(distances: Distances, next_command: str) -> None:
@@ -193,9 +188,9 @@ def show_training(result: TrainingResult, folder: Path, judgement: Judgement | N
         table.add_row(escape(range_of_names(members)), f"{amount(mean.mean)}{plus_minus(mean)} %")
     shown.print(table)
     mean = own.accuracy("trained").average
-    further = [f"balanced {_figure(own.mean('trained', 'balanced_accuracy'), 100, ' %', 1)}"]
-    further += [f"AUC {_figure(own.mean('trained', 'auc'), 100, ' %', 1)}"]
-    further += [f"log loss {_figure(own.mean('trained', 'loss'), 1, '', 3)}"]
+    further = [f"balanced {measure(own.mean('trained', 'balanced_accuracy'), 100, ' %', 1)}"]
+    further += [f"AUC {measure(own.mean('trained', 'auc'), 100, ' %', 1)}"]
+    further += [f"log loss {measure(own.mean('trained', 'loss'), 1, '', 3)}"]
     shown.print(f"Mean accuracy {amount(mean.mean)}{plus_minus(mean)} % ({', '.join(further)}).")
     for line in () if judgement is None else [*judgement.sentences(), *judgement.remarks()]:
         shown.print(escape(line))

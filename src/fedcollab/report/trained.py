@@ -9,7 +9,7 @@ import numpy as np
 
 from fedcollab import metrics
 from fedcollab.report.run import RunContents
-from fedcollab.report.words import amount, plus_minus, signed
+from fedcollab.report.words import amount, measure, plus_minus, signed
 from fedcollab.runs.run import WAYS
 from fedcollab.uncertainty import UNKNOWN, Estimate
 
@@ -51,33 +51,28 @@ def summary_rows(judgement: Judgement) -> list[dict[str, Any]]:
         rows.append(
             {
                 "way": WAYS[way],
-                "mean": _mean(accuracy.average, " %"),
+                "mean": _percent(accuracy.average),
                 "gain": "–" if gain is None else f"{signed(gain.mean)}{plus_minus(gain)}",
                 "verdict": "" if gain is None or gain.verdict == UNKNOWN else gain.verdict,
                 "worst": f"{amount(np.nanmin(accuracy.mean))} %",
-                "ipr": _text(found["ipr"], 100, " %", 0),
-                "rsd": _text(found["rsd"], 100, " points", 1),
-                "balanced": _text(found["mean_balanced_accuracy"], 100, " %", 1),
-                "auc": _text(found["mean_auc"], 100, " %", 1),
-                "loss": _text(found["mean_loss"], 1, "", 3),
+                "ipr": measure(found["ipr"], 100, " %", 0, "–"),
+                "rsd": measure(found["rsd"], 100, " points", 1, "–"),
+                "balanced": measure(found["mean_balanced_accuracy"], 100, " %", 1, "–"),
+                "auc": measure(found["mean_auc"], 100, " %", 1, "–"),
+                "loss": measure(found["mean_loss"], 1, "", 3, "–"),
                 "best": way == "coalitions",
             }
         )
     if judgement.majority is not None:
         empty = dict.fromkeys(("gain", "worst", "ipr", "rsd", "balanced", "auc", "loss"), "–")
-        mean = _mean(judgement.majority.average, " %")
+        mean = _percent(judgement.majority.average)
         rows.append({"way": "most frequent class", "mean": mean, "verdict": "", "best": False, **empty})
     return rows
 
 
-def _mean(found: Estimate, unit: str) -> str:
-    """Return a mean over clients with half its interval."""
-    return f"{amount(found.mean)}{plus_minus(found)}{unit}"
-
-
-def _text(value: float | None, factor: float, unit: str, digits: int) -> str:
-    """Return a figure as text, or a dash where it is not known."""
-    return "–" if value is None or not np.isfinite(value) else f"{factor * value:.{digits}f}{unit}"
+def _percent(found: Estimate) -> str:
+    """Return a mean accuracy over clients with half its interval."""
+    return f"{amount(found.mean)}{plus_minus(found)} %"
 
 
 def verdict_rows(run: RunContents) -> list[str]:

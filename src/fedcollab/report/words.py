@@ -104,6 +104,30 @@ def interval(gain: Estimate, *, flipped: bool = False) -> str:
     return f"{100 * LEVEL:.0f} % interval {ends[0]} to {ends[1]}"
 
 
+def measure(value: float | None, factor: float, unit: str, digits: int, missing: str = "") -> str:
+    """Return a measured figure as text.
+
+    Parameters
+    ----------
+    value : float or None
+        The figure.
+    factor : float
+        What it is multiplied by, for example 100 for percent.
+    unit : str
+        What follows it.
+    digits : int
+        How many digits are written after the point.
+    missing : str
+        The text where it is not known (None or NaN).
+
+    Examples
+    --------
+    >>> measure(0.914, 100, " %", 0), measure(None, 1, "", 3, "–")
+    ('91 %', '–')
+    """
+    return missing if value is None or math.isnan(value) else f"{factor * value:.{digits}f}{unit}"
+
+
 def plus_minus(found: Estimate) -> str:
     """Return half the width of a symmetric interval in points, or nothing where it is not known.
 
