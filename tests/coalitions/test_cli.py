@@ -24,7 +24,7 @@ def run(command, *arguments):
 
 
 def test_solve_answers_first_and_in_words(files):
-    output = run(solve, files / "distances.json", "-o", files / "answer.json")
+    output = run(solve, files / "distances.json", "--C", "10", "-o", files / "answer.json")
     assert output.startswith("6 clients should train in 2 coalitions; proven optimal for C = 10.")
     assert "1. site-a, site-b, site-c  (3 clients" in output
     assert Collaboration.load(files / "answer.json").optimal
@@ -87,7 +87,7 @@ def test_path_shows_every_partition_and_a_suggestion(files):
     content = json.loads(run(path, files / "distances.json", "--json"))
     assert content["segments"][content["suggested"]]["coalitions"][0] == ["site-a", "site-b", "site-c"]
     assert content["segments"][-1]["c_high"] is None
-    chosen = json.loads(run(solve, files / "distances.json", "--C", "auto", "--json"))
+    chosen = json.loads(run(solve, files / "distances.json", "--json"))
     assert chosen["C"] == pytest.approx(content["suggested_C"])
 
 

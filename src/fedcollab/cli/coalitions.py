@@ -9,7 +9,7 @@ import click
 
 from fedcollab import coalitions, files, report
 from fedcollab import distances as distances_of
-from fedcollab.cli.options import parse_C, print_json, several
+from fedcollab.cli.options import print_json, several
 from fedcollab.errors import InputError
 
 if TYPE_CHECKING:
@@ -33,16 +33,16 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print JSON on stan
     epilog="""\b
 Examples:
   fedcollab solve distances.json -o collaboration.json
-  fedcollab solve distances.json --C auto --cannot-link north,south
-  fedcollab solve --matrix D.csv --quantities m.csv --method exact --json"""
+  fedcollab solve distances.json --cannot-link north,south
+  fedcollab solve --matrix D.csv --quantities m.csv --C 10 --method exact --json"""
 )
 @_input
 @click.option(
     "--C",
     "C",
-    default="10",
+    default="auto",
     show_default=True,
-    help="How much it hurts to have little data: a positive number, or auto.",
+    help="How much it hurts to have little data: a positive number (the paper's is 10), or auto.",
 )
 @click.option("--method", default="auto", show_default=True, help="auto, local or exact.")
 @click.option("--restarts", default=100, show_default=True, help="Restarts of the local search.")
@@ -51,10 +51,7 @@ Examples:
 def solve(C: str, method: str, restarts: int, output: Path | None, as_json: bool, **source: Any) -> None:
     """Who should train with whom? Finds the coalitions that minimise the bound on every client's error."""
     table, options = _read(**source)
-    weight = parse_C(C)
-    if weight == "auto":
-        weight = coalitions.c_path(*table, **options).suggested.C
-    answer = coalitions.solve(*table, C=float(weight), method=method, restarts=restarts, **options)
+    answer = coalitions.solve(*table, C=C, method=method, restarts=restarts, **options)
     if output is not None:
         source_file = source["distances"]
         digest = {} if source_file is None else {"distances.json": files.digest(source_file)}

@@ -14,7 +14,7 @@ import click
 
 from fedcollab import data, flower, scenarios
 from fedcollab import files as artefact
-from fedcollab.errors import InputError, number
+from fedcollab.errors import InputError
 
 if TYPE_CHECKING:
     from fedcollab.data import ClientData
@@ -216,11 +216,6 @@ def take_measuring(settings: dict[str, Any]) -> dict[str, Any]:
     if epsilon is not None:
         taken["privacy"] = {"epsilon": epsilon, **({} if delta is None else {"delta": delta})}
     return taken
-
-
-def parse_C(value: str | float) -> float | str:
-    """Return "auto", or C as a positive number."""
-    return value if value == "auto" else number("C", value, above=0)
 
 
 def print_json(content: Any) -> None:

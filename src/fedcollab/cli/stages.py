@@ -13,6 +13,7 @@ from fedcollab import coalitions as coalitions_of
 from fedcollab import data, distances, federation, files, metrics, runs, training
 from fedcollab import report as report_of
 from fedcollab.cli import options
+from fedcollab.coalitions.inputs import read_C
 from fedcollab.errors import choose, number
 from fedcollab.files import check_target
 from fedcollab.progress import bar
@@ -56,11 +57,11 @@ def run(
     Clients come from a folder with one file per client (the file's name is the client's name), or from a scenario file.
     Every stage leaves its artefact in the run directory; an interrupted run goes on where it stopped.
     """
-    options.parse_C(C)  # refused before anything is read
+    read_C(C)  # refused before anything is read
     measuring = options.take_measuring(settings)
     found, brought = options.find_clients(scenario, clients, label, drop)
     settings = with_defaults({"C": C, **settings}, brought) | ({"distance_options": measuring} if measuring else {})
-    value = options.parse_C(settings.pop("C"))
+    value = read_C(settings.pop("C"))
     origin = (scenario or clients or Path()).resolve()
     out = out or Path("runs") / origin.stem
     asked = {"source": str(origin.name), "label": label, "drop": list(drop), "C": value, **settings}
@@ -141,7 +142,7 @@ def estimate(
     if as_json:
         options.print_json(options.read_json(out))
     else:
-        report_of.show_distances(estimated, next_command=f"fedcollab solve {out} --C auto")
+        report_of.show_distances(estimated, next_command=f"fedcollab solve {out}")
 
 
 @click.command(

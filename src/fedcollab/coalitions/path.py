@@ -196,7 +196,7 @@ class CPath(Sequence[Segment]):
 
 def c_path(
     distances: Any,
-    quantities: ArrayLike | None = None,
+    quantities: Any = None,
     *,
     names: Iterable[str] | None = None,
     seed: int = 0,
@@ -210,11 +210,11 @@ def c_path(
 
     Parameters
     ----------
-    distances : array_like or Distances
+    distances : array_like, pandas.DataFrame or Distances
         N x N matrix in [0, 1] with a zero diagonal, or a `Distances`; its standard errors and replicates, where it has
         them, tell which C are too small and which splits are noise.
-    quantities : array_like, optional
-        Samples per client. Default: what the `Distances` carries.
+    quantities : array_like, pandas.Series or mapping, optional
+        Samples per client; a Series or a mapping is read by name. Default: what the `Distances` carries.
     names : iterable of str, optional
         One name per client. Default: those that the `Distances` carries, else clients are called by position.
     seed : int

@@ -18,10 +18,11 @@ import numpy as np
 from fedcollab import distances as distances_of
 from fedcollab import encoders, training
 from fedcollab.coalitions import Collaboration, CPath, c_path, solve
+from fedcollab.coalitions.inputs import read_C
 from fedcollab.data.client import ClientData
 from fedcollab.data.schema import Schema
 from fedcollab.distances import Distances
-from fedcollab.errors import InputError, number
+from fedcollab.errors import InputError
 from fedcollab.federation import Clients, Federation, describe_clients, federate, with_client
 from fedcollab.progress import Progress, bar
 from fedcollab.runs import membership
@@ -68,8 +69,7 @@ class FedCollab:
     quiet: bool = True
 
     def __post_init__(self) -> None:
-        if self.C != "auto":
-            number("C", self.C, above=0)
+        read_C(self.C)
 
     @property
     def run(self) -> Run | None:
@@ -120,7 +120,7 @@ class FedCollab:
         self._check_clients(distances, federation)
         found = {"distances.json": run.digest("distances.json")}
         with self._bar("coalitions for every C"):
-            made = {"settings": {"seed": self.seed, **self._path_options()}, "inputs": found}
+            made = {"settings": self._path_options(), "inputs": found}
             path = run.stage(
                 "path.json",
                 CPath.load,
@@ -190,11 +190,12 @@ class FedCollab:
     def _solve(self, distances: Distances, path: CPath) -> Collaboration:
         """Solve for the coalitions with the given C, or with the one that the path suggests."""
         C = path.suggested.C if self.C == "auto" else float(self.C)
-        return solve(distances, C=C, seed=self.seed, **self.solve_options)
+        return solve(distances, C=C, **{"seed": self.seed, **self.solve_options})
 
     def _path_options(self) -> dict[str, Any]:
-        """Return those of `solve_options` that `c_path` takes too."""
-        return {key: value for key, value in self.solve_options.items() if key not in ("method", "restarts")}
+        """Return the seed, and those of `solve_options` that `c_path` takes too."""
+        own = ("method", "restarts", "prove")
+        return {"seed": self.seed, **{key: value for key, value in self.solve_options.items() if key not in own}}
 
     def _check_clients(self, distances: Distances, federation: Federation) -> None:
         """Check that the distances are of the clients that are here, absent ones included."""
