@@ -94,7 +94,8 @@ def test_frames_series_and_mappings_are_read_by_name(columns: list[int], kind: s
     assert same_groups(answer, plain)
     assert answer.quantities.tolist() == M[ORDER].tolist()
     assert objective(frame(ORDER, columns), given, [0, 1, 2, 3]) == pytest.approx(objective(D, M, [0, 1, 2, 3]))
-    assert c_path(frame(ORDER, columns), given).suggested.C == pytest.approx(c_path(D, M).suggested.C)
+    suggested = c_path(frame(ORDER, columns), given).suggested
+    assert pytest.approx(c_path(D, M).suggested.C) == suggested.C
 
 
 def test_names_decide_the_order_of_a_frame() -> None:
@@ -135,7 +136,7 @@ def test_place_reads_a_series_by_name() -> None:
 @pytest.mark.parametrize(
     ("distances", "quantities", "options", "words"),
     [
-        (frame([0, 1, 2, 3], ORDER).rename(columns={"east": "coast"}), M, {}, "'coast' is in its columns but not in its"),
+        (frame([0, 1, 2, 3], ORDER).rename(columns={"east": "coast"}), M, {}, "'coast' is in its columns but not"),
         (frame([0, 1, 2, 3], ORDER).rename(index={"east": "north"}), M, {}, "`distances` has 'north' twice"),
         (frame(ORDER, ORDER), {"north": 1, "south": 2, "east": 3}, {}, "no number for the client 'west'"),
         (frame(ORDER, ORDER), pd.Series(1, index=[*NAMES, "coast"]), {}, "`quantities` names 'coast'"),

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+
 from fedcollab.coalitions.collaboration import Collaboration
 from fedcollab.coalitions.constraints import Constraints, read_constraints
 from fedcollab.coalitions.inputs import Inputs, Labels, read_C, read_inputs
