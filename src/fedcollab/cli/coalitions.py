@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fedcollab import coalitions, files, report
-from fedcollab import distances as distances_of
-from fedcollab.cli.options import print_json, several
+from fedcollab.cli.options import open_collaboration, open_distances, print_json, several
+from fedcollab.coalitions.inputs import read_C
 from fedcollab.errors import InputError
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fedcollab.coalitions.explain import Explanation
 
 _input = several(
-    click.argument("distances", required=False, type=click.Path(path_type=Path)),
+    click.argument("distances", metavar="[RUN|FILE]", required=False, type=click.Path(path_type=Path)),
     click.option("--matrix", type=click.Path(path_type=Path), help="CSV with an N x N matrix in [0, 1], instead."),
     click.option("--quantities", type=click.Path(path_type=Path), help="CSV with the samples of each client."),
     click.option("--must-link", multiple=True, metavar="A,B", help="Clients that must train together; repeatable."),
@@ -33,6 +33,7 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print JSON on stan
     epilog="""\b
 Examples:
   fedcollab solve distances.json -o collaboration.json
+  fedcollab solve runs/hospitals -o runs/hospitals
   fedcollab solve distances.json --cannot-link north,south
   fedcollab solve --matrix D.csv --quantities m.csv --C 10 --method exact --json"""
 )
@@ -46,35 +47,44 @@ Examples:
 )
 @click.option("--method", default="auto", show_default=True, help="auto, local or exact.")
 @click.option("--restarts", default=100, show_default=True, help="Restarts of the local search.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Save the answer to this file.")
+@click.option(
+    "-o", "--out", type=click.Path(path_type=Path), help="Save the answer to this file, or into this run directory."
+)
 @_json
-def solve(C: str, method: str, restarts: int, output: Path | None, as_json: bool, **source: Any) -> None:
-    """Who should train with whom? Finds the coalitions that minimise the bound on every client's error."""
+def solve(C: str, method: str, restarts: int, out: Path | None, as_json: bool, **source: Any) -> None:
+    """Who should train with whom? Finds the coalitions that minimise the bound on every client's error.
+
+    Distances come from a file of `fedcollab estimate`, from a run directory that holds one, or from a plain matrix.
+    """
     table, options = _read(**source)
     answer = coalitions.solve(*table, C=C, method=method, restarts=restarts, **options)
-    if output is not None:
-        source_file = source["distances"]
-        digest = {} if source_file is None else {"distances.json": files.digest(source_file)}
-        settings = {"C": C, "method": method, "restarts": restarts, **options}
-        answer.save(output, {"settings": settings, "inputs": digest})
+    if out is not None:
+        out = files.inside(out, "collaboration.json")
+        read = source["distances"]
+        digest = {} if read is None else {"distances.json": files.digest(files.inside(read, "distances.json"))}
+        settings = {"C": read_C(C), "method": method, "restarts": restarts, **options}
+        answer.save(out, {"settings": settings, "inputs": digest})
     if as_json:
         print_json(_summary(answer))
     else:
-        _show(answer, output)
+        _show(answer, out)
 
 
 @click.command(
     epilog="""\b
 Examples:
-  fedcollab explain collaboration.json
+  fedcollab explain runs/hospitals
   fedcollab explain collaboration.json --client north"""
 )
-@click.argument("collaboration", type=click.Path(path_type=Path))
+@click.argument("collaboration", metavar="RUN|FILE", type=click.Path(path_type=Path))
 @click.option("--client", help="One client's choices in words; without it, all clients in a table.")
 @_json
 def explain(collaboration: Path, client: str | None, as_json: bool) -> None:
-    """Why is a client where it is? Its bound now, alone, with everyone and in each other coalition."""
-    answer = coalitions.Collaboration.load(collaboration)
+    """Why is a client where it is? Its bound now, alone, with everyone and in each other coalition.
+
+    The coalitions are those of a run directory, or of a file that `fedcollab solve` wrote.
+    """
+    answer = open_collaboration(collaboration)
     names = answer.names or tuple(str(position) for position in range(len(answer.assignment)))
     stories = [answer.explain(name) for name in ([client] if client is not None else names)]
     if as_json:
@@ -88,7 +98,7 @@ def explain(collaboration: Path, client: str | None, as_json: bool) -> None:
 @click.command(
     epilog="""\b
 Examples:
-  fedcollab path distances.json
+  fedcollab path runs/hospitals
   fedcollab path --matrix D.csv --quantities m.csv --json"""
 )
 @_input
@@ -121,7 +131,7 @@ def _read(
     if distances is not None:
         if quantities is not None:
             raise InputError("--quantities goes with --matrix; a distances file has its own")
-        loaded = distances_of.Distances.load(distances)
+        loaded = open_distances(distances)
         table, names = (loaded, None), loaded.names
     else:
         if matrix is None or quantities is None:

@@ -10,7 +10,7 @@ import click
 from fedcollab import distances, federation
 from fedcollab.cli import options
 from fedcollab.cli.stages import with_defaults
-from fedcollab.files import check_target
+from fedcollab.files import check_target, inside
 from fedcollab.progress import bar
 
 OBJECTION = 3
@@ -27,7 +27,7 @@ OBJECTION = 3
     "-o",
     "--out",
     type=click.Path(path_type=Path),
-    help="Where to write verdict and evidence (JSON); `encoder.json` in a run directory is shown in its report.",
+    help="Where to write verdict and evidence (JSON): a file, or a run directory, whose report then shows it.",
 )
 @options.output
 def check_encoder(
@@ -46,7 +46,7 @@ def check_encoder(
     estimator), through the encoder and on the samples themselves.
     """
     if out is not None:
-        check_target(out)
+        out = check_target(inside(out, "encoder.json"))
     found, brought = options.find_clients(scenario, clients, label, drop)
     settings = with_defaults(settings, brought)
     shape = {key: settings[key] for key in ("scale", "test_share", "seed")}

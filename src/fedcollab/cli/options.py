@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from fedcollab import data, flower, scenarios
+from fedcollab import coalitions, data, flower, runs, scenarios
+from fedcollab import distances as distances_of
 from fedcollab import files as artefact
 from fedcollab.errors import InputError
 
 if TYPE_CHECKING:
+    from fedcollab.coalitions import Collaboration
     from fedcollab.data import ClientData
+    from fedcollab.distances import Distances
     from fedcollab.wire import Runtime
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -204,6 +207,31 @@ def open_source(
         raise InputError("`--on` needs Flower: pip install 'fedcollab[flower]'")
     with flower.connect_federation(on, names=names, journal=journal) as runtime:
         yield runtime, {}
+
+
+def open_distances(path: Path) -> Distances:
+    """Return the distances of a file or of a run directory."""
+    return runs.Run.open(path).distances() if path.is_dir() else distances_of.Distances.load(path)
+
+
+def open_collaboration(path: Path) -> Collaboration:
+    """Return the coalitions of a file, or those of a run directory if they were made of the distances there.
+
+    Parameters
+    ----------
+    path : Path
+        The file or the run directory.
+
+    Raises
+    ------
+    InputError
+        If there is none, or the distances of the run are newer.
+    """
+    if not path.is_dir():
+        return coalitions.Collaboration.load(path)
+    found = runs.Run.open(path, "collaboration.json").collaboration()
+    assert found is not None
+    return found
 
 
 def take_measuring(settings: dict[str, Any]) -> dict[str, Any]:

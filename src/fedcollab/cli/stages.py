@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fedcollab import coalitions as coalitions_of
 from fedcollab import data, distances, federation, files, metrics, runs, training
 from fedcollab import report as report_of
 from fedcollab.cli import options
@@ -73,7 +72,7 @@ def run(
     if as_json:
         options.print_json(summary(fitted, results, page))
     else:
-        report_of.show_run(fitted, results, page, next_command=f"fedcollab explain {out / 'collaboration.json'}")
+        report_of.show_run(fitted, results, page, next_command=f"fedcollab explain {out}")
 
 
 @click.command(
@@ -88,7 +87,11 @@ Examples:
 @options.estimation
 @options.measuring
 @click.option(
-    "-o", "--out", required=True, type=click.Path(path_type=Path), help="Where to write the distances (JSON)."
+    "-o",
+    "--out",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="Where to write the distances (JSON): a file, or a run directory.",
 )
 @click.option("--resume", is_flag=True, help="Measure only the pairs that are missing in that file.")
 @options.output
@@ -108,7 +111,7 @@ def estimate(
 
     Clients that do not answer are left unobserved; with --resume, later, their pairs alone are measured.
     """
-    check_target(out)
+    out = check_target(files.inside(out, "distances.json"))
     measuring = options.take_measuring(settings)
     with (
         options.open_source(scenario, clients, label, drop, on, journal=out.parent) as (found, brought),
@@ -149,20 +152,25 @@ def estimate(
     epilog="""\b
 Examples:
   fedcollab train --clients hospitals/ --label outcome --coalitions collaboration.json -o trained/
-  fedcollab train --on federation/ --coalitions runs/h/collaboration.json -o runs/h/training/coalitions"""
+  fedcollab train --on federation/ --coalitions runs/h -o runs/h"""
 )
 @options.source
 @options.on
 @click.option(
     "--coalitions",
     required=True,
-    help="A collaboration file from `fedcollab solve`, or `local` or `global`.",
+    metavar="RUN|FILE|local|global",
+    help="The coalitions of a run directory or of a file from `fedcollab solve`; or each alone, or everyone together.",
 )
 @options.training
 @click.option("--test-share", default=0.2, show_default=True, help="Hold-out share of clients without a test split.")
 @click.option("--seed", default=0, show_default=True, help="Everything random is derived from it.")
 @click.option(
-    "-o", "--out", required=True, type=click.Path(path_type=Path), help="Folder for result, metrics and models."
+    "-o",
+    "--out",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="Folder for result, metrics and models; or a run directory.",
 )
 @options.output
 def train(
@@ -179,12 +187,18 @@ def train(
 ) -> None:
     """Train a federated algorithm inside each coalition; models are saved as safetensors."""
     ends = ("local", "global")
-    groups: Any = coalitions if coalitions in ends else coalitions_of.Collaboration.load(coalitions).coalitions
+    groups: Any = coalitions if coalitions in ends else options.open_collaboration(Path(coalitions)).coalitions
     names = None if coalitions in ends else [str(name) for members in groups for name in members]
+    if runs.Run(out).has("distances.json"):
+        out = out / "training" / (coalitions if coalitions in ends else "coalitions")
     with options.open_source(scenario, clients, label, drop, on, names, journal=out) as (found, brought):
         settings = with_defaults(settings, brought)
         shape = {key: settings.pop(key) for key in ("scale", "test_share")}
-        folders = [out.parent.parent, *[Path(coalitions).parent] * (names is not None)] if on is not None else []
+        folders = (
+            [out.parent.parent, *[files.inside(coalitions, "collaboration.json").parent] * (names is not None)]
+            if on is not None
+            else []
+        )
         present = adopted(found, folders, **shape, seed=settings["seed"])
         with bar("training", quiet=quiet or as_json) as progress:
             made = {"settings": settings, "inputs": {"coalitions": groups}}

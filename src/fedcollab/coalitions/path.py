@@ -48,7 +48,7 @@ from fedcollab.coalitions.solver.moves import descend
 from fedcollab.coalitions.solver.prices import Masks
 from fedcollab.coalitions.solver.subsets import subset_lines
 from fedcollab.errors import InputError, number
-from fedcollab.files import read_json, write_json
+from fedcollab.files import inside, read_json, write_json
 
 #: clients that a path is drawn for
 MOST = 1000
@@ -166,7 +166,8 @@ class CPath(Sequence[Segment]):
 
     @classmethod
     def load(cls, path: str | FilePath) -> CPath:
-        """Read a path that `save` wrote."""
+        """Read a path that `save` wrote, or that of a run directory."""
+        path = inside(path, "path.json")
         content = read_json(path, "path")
         try:
             segments = tuple(
