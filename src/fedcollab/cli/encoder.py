@@ -9,6 +9,7 @@ import click
 
 from fedcollab import distances, federation
 from fedcollab.cli import options
+from fedcollab.cli.names import ENCODERS, Name
 from fedcollab.cli.stages import with_defaults
 from fedcollab.files import check_target, inside
 from fedcollab.progress import bar
@@ -20,15 +21,16 @@ OBJECTION = 3
     epilog="Example:  fedcollab check-encoder --clients photos/ --encoder efficientnet-lite0 -o encoder.json"
 )
 @options.source
-@click.option("--encoder", default="efficientnet-lite0", show_default=True, help="The encoder to check.")
+@click.option(
+    "--encoder",
+    type=Name(ENCODERS[1:], open_ended=True),
+    default="efficientnet-lite0",
+    show_default=True,
+    help="The encoder to check.",
+)
 @click.option("--test-share", default=0.2, show_default=True, help="Hold-out share of clients without a test split.")
 @click.option("--seed", default=0, show_default=True, help="Everything random is derived from it.")
-@click.option(
-    "-o",
-    "--out",
-    type=click.Path(path_type=Path),
-    help="Where to write verdict and evidence (JSON): a file, or a run directory, whose report then shows it.",
-)
+@options.out("Where to write verdict and evidence (JSON): a file, or a run directory, whose report then shows it.")
 @options.output
 def check_encoder(
     scenario: Path | None,

@@ -12,6 +12,7 @@ import click
 from fedcollab import federation as federation_of
 from fedcollab import report
 from fedcollab.cli import options
+from fedcollab.cli.names import ClientName
 from fedcollab.data.read import TEST, read_client, read_clients
 from fedcollab.errors import FedcollabWarning, InputError, unknown
 from fedcollab.progress import bar
@@ -88,7 +89,7 @@ def join(
 
 @click.command(epilog="Example:  fedcollab leave runs/hospitals --client west")
 @_run
-@click.option("--client", required=True, help="The name of the client that leaves.")
+@click.option("--client", required=True, type=ClientName("run_dir"), help="The name of the client that leaves.")
 @_source
 @_training
 @_threshold
@@ -135,7 +136,14 @@ Examples:
 )
 @_run
 @_source
-@click.option("--client", "named", multiple=True, metavar="NAME", help="Whose data changed.  [default: found out]")
+@click.option(
+    "--client",
+    "named",
+    multiple=True,
+    type=ClientName("run_dir"),
+    metavar="NAME",
+    help="Whose data changed.  [default: found out]",
+)
 @click.option("--apply", "do", is_flag=True, help="Take the changes in: regroup where advised, and train on.")
 @_training
 @_threshold

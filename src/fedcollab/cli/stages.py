@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 @options.estimation
 @options.measuring
 @options.training
-@click.option("--out", type=click.Path(path_type=Path), help="Run directory.  [default: runs/NAME of the source]")
+@options.constraints
+@options.out("Run directory.  [default: runs/NAME of the source]")
 @click.option("--fresh", is_flag=True, help="Start over if that run exists; else it goes on where it stopped.")
 @options.output
 def run(
@@ -57,9 +58,14 @@ def run(
     Every stage leaves its artefact in the run directory; an interrupted run goes on where it stopped.
     """
     read_C(C)  # refused before anything is read
-    measuring = options.take_measuring(settings)
+    more = {
+        "distance_options": options.take_measuring(settings),
+        "solve_options": _limited(options.take_constraints(settings)),
+        "algorithm_options": options.take_pairs(settings, "algorithm_option"),
+        "model_options": options.take_pairs(settings, "model_option"),
+    }
     found, brought = options.find_clients(scenario, clients, label, drop)
-    settings = with_defaults({"C": C, **settings}, brought) | ({"distance_options": measuring} if measuring else {})
+    settings = with_defaults({"C": C, **settings}, brought) | {key: value for key, value in more.items() if value}
     value = read_C(settings.pop("C"))
     origin = (scenario or clients or Path()).resolve()
     out = out or Path("runs") / origin.stem
@@ -86,13 +92,7 @@ Examples:
 @options.on
 @options.estimation
 @options.measuring
-@click.option(
-    "-o",
-    "--out",
-    required=True,
-    type=click.Path(path_type=Path),
-    help="Where to write the distances (JSON): a file, or a run directory.",
-)
+@options.out("Where to write the distances (JSON): a file, or a run directory.", required=True)
 @click.option("--resume", is_flag=True, help="Measure only the pairs that are missing in that file.")
 @options.output
 def estimate(
@@ -165,13 +165,7 @@ Examples:
 @options.training
 @click.option("--test-share", default=0.2, show_default=True, help="Hold-out share of clients without a test split.")
 @click.option("--seed", default=0, show_default=True, help="Everything random is derived from it.")
-@click.option(
-    "-o",
-    "--out",
-    required=True,
-    type=click.Path(path_type=Path),
-    help="Folder for result, metrics and models; or a run directory.",
-)
+@options.out("Folder for result, metrics and models; or a run directory.", required=True)
 @options.output
 def train(
     scenario: Path | None,
@@ -186,6 +180,9 @@ def train(
     **settings: Any,
 ) -> None:
     """Train a federated algorithm inside each coalition; models are saved as safetensors."""
+    own = {"options": options.take_pairs(settings, "algorithm_option")}
+    own["model_options"] = options.take_pairs(settings, "model_option")
+    training.make_algorithm(settings["algorithm"], own["options"])  # refused before anything is read
     ends = ("local", "global")
     groups: Any = coalitions if coalitions in ends else options.open_collaboration(Path(coalitions)).coalitions
     names = None if coalitions in ends else [str(name) for members in groups for name in members]
@@ -194,13 +191,12 @@ def train(
     with options.open_source(scenario, clients, label, drop, on, names, journal=out) as (found, brought):
         settings = with_defaults(settings, brought)
         shape = {key: settings.pop(key) for key in ("scale", "test_share")}
-        folders = (
-            [out.parent.parent, *[files.inside(coalitions, "collaboration.json").parent] * (names is not None)]
-            if on is not None
-            else []
-        )
+        folders = [] if on is None else [out.parent.parent]
+        if on is not None and names is not None:
+            folders.append(files.inside(coalitions, "collaboration.json").parent)
         present = adopted(found, folders, **shape, seed=settings["seed"])
         with bar("training", quiet=quiet or as_json) as progress:
+            settings |= {key: value for key, value in own.items() if value}
             made = {"settings": settings, "inputs": {"coalitions": groups}}
             result = training.train(present, groups, run_dir=out, progress=progress, made=made, **settings)
     if as_json:
@@ -211,7 +207,7 @@ def train(
 
 @click.command(epilog="Example:  fedcollab report runs/demo")
 @click.argument("directory", type=click.Path(path_type=Path))
-@click.option("-o", "--out", type=click.Path(path_type=Path), help="Where to write the page.  [default: in the run]")
+@options.out("Where to write the page.  [default: in the run]")
 @click.option("--figures", type=click.Path(path_type=Path), help="Folder for the pictures as PNG, SVG and PDF.")
 @options.output
 def report(directory: Path, out: Path | None, figures: Path | None, as_json: bool, quiet: bool) -> None:
@@ -240,7 +236,7 @@ def check_settings(settings: Mapping[str, Any]) -> None:
         If a name is unknown or a number is out of range.
     """
     choose("distance", settings["distance"], distances.METHODS)
-    choose("algorithm", settings["algorithm"], training.ALGORITHMS)
+    training.make_algorithm(settings["algorithm"], settings.get("algorithm_options"))
     choose("model", settings["model"], training.MODELS)
     number("lr", settings["lr"], above=0)
     for option in ("rounds", "batch_size", "local_epochs"):
@@ -274,19 +270,26 @@ def all_stages(
     pipeline = runs.FedCollab(
         C=C,
         distance_options=settings.get("distance_options", {}),
+        solve_options=settings.get("solve_options", {}),
+        model_options=settings.get("model_options", {}),
         encoder=settings.get("encoder", "none"),
         quiet=quiet,
-        **{key: settings[key] for key in ("distance", "scale", "missing_indicators", "test_share", "seed")},
+        **{key: settings[key] for key in ("distance", "model", "scale", "missing_indicators", "test_share", "seed")},
     )
     prepared = pipeline.prepare(clients)
     fitted = replace(pipeline, run_dir=start()).fit(prepared)
-    keys = ("algorithm", "model", "rounds", "lr", "batch_size", "local_epochs")
-    asked = {key: settings[key] for key in keys}
+    asked = {key: settings[key] for key in ("rounds", "lr", "batch_size", "local_epochs")}
+    chosen = {"algorithm": settings["algorithm"], "options": settings.get("algorithm_options")}
     results = {}
     for way in runs.WAYS:
-        plain = {**asked, "algorithm": "fedavg"} if way == "local" else asked
-        results[way] = fitted.train(way=way, **plain)
+        results[way] = fitted.train(way=way, **asked, **({} if way == "local" else chosen))
     return fitted, results
+
+
+def _limited(constraints: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the constraints without those that limit nothing."""
+    free = {"must_link": [], "cannot_link": [], "min_size": 1, "max_size": None}
+    return {key: value for key, value in constraints.items() if value != free[key]}
 
 
 def adopted(clients: list[ClientData] | Runtime, folders: Sequence[Path], **settings: Any) -> Federation:

@@ -75,7 +75,11 @@ def clashing(clash: NDArray[np.bool_], labels: Labels) -> bool:
 
 
 def read_constraints(
-    inputs: Inputs, must_link: Iterable[Any], cannot_link: Iterable[Any], min_size: int, max_size: int | None
+    inputs: Inputs,
+    must_link: Iterable[Any] = (),
+    cannot_link: Iterable[Any] = (),
+    min_size: int = 1,
+    max_size: int | None = None,
 ) -> Constraints:
     """Check the constraints, translate client names to positions and refuse what contradicts itself at sight."""
     count = len(inputs.quantities)

@@ -19,6 +19,7 @@ from fedcollab.federation import Clients, federate
 from fedcollab.files import write_bytes
 from fedcollab.progress import Progress, silent
 from fedcollab.threads import one_core_each
+from fedcollab.training import defaults
 from fedcollab.training.algorithms import Algorithm, make_algorithm
 from fedcollab.training.callbacks import Callback
 from fedcollab.training.checkpoint import Checkpoint, Snapshot, identity
@@ -33,13 +34,13 @@ from fedcollab.wire.runtime import Runtime
 def train(
     clients: Clients,
     coalitions: Any,
-    algorithm: str | Algorithm = "fedavg",
-    model: str | Factory | nn.Module = "mlp",
+    algorithm: str | Algorithm = defaults.ALGORITHM,
+    model: str | Factory | nn.Module = defaults.MODEL,
     *,
-    rounds: int = 100,
-    lr: float = 0.1,
-    batch_size: int = 32,
-    local_epochs: int = 1,
+    rounds: int = defaults.ROUNDS,
+    lr: float = defaults.LR,
+    batch_size: int = defaults.BATCH_SIZE,
+    local_epochs: int = defaults.LOCAL_EPOCHS,
     seed: int = 0,
     options: Mapping[str, Any] | None = None,
     model_options: Mapping[str, Any] | None = None,
