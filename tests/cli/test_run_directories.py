@@ -91,7 +91,7 @@ def test_a_folder_without_the_file_is_one_clear_line(tmp_path: Path) -> None:
 def test_a_schema_file_that_holds_a_number(tmp_path: Path) -> None:
     for text in ("3", "null", "[]", '"x"'):
         (tmp_path / "schema.json").write_text(text)
-        with pytest.raises(InputError, match="cannot be read as a schema: it holds .* expected an object"):
+        with pytest.raises(InputError, match=r"cannot be read as a schema: it holds .* expected an object"):
             Schema.load(tmp_path / "schema.json")
 
 
@@ -154,9 +154,9 @@ def test_the_model_is_checked_in_python_before_anything_is_estimated(monkeypatch
         raise AssertionError("distances were estimated for a model that cannot be trained")
 
     monkeypatch.setattr("fedcollab.distances.estimate_distances", never)
-    with pytest.raises(InputError, match="needs images of at least 18 x 18 .* the clients have"):
+    with pytest.raises(InputError, match=r"needs images of at least 18 x 18 .* the clients have"):
         fedcollab.FedCollab(model="cnn").fit(images)
-    with pytest.raises(InputError, match="needs images of at least 18 x 18 .* the clients have"):
+    with pytest.raises(InputError, match=r"needs images of at least 18 x 18 .* the clients have"):
         fedcollab.train(images, "local", model="cnn")
     with pytest.raises(InputError, match=r"`solve_options` \(='max_sise'\).*did you mean 'max_size'"):
         fedcollab.FedCollab(solve_options={"max_sise": 2})

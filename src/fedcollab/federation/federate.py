@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from fedcollab.data.client import ClientData
+from fedcollab.data.client import ClientData, list_clients
 from fedcollab.data.schema import Schema
 from fedcollab.errors import InputError
 from fedcollab.federation.adopt import adopt
@@ -19,7 +19,7 @@ from fedcollab.wire import Vectorised, Wire, open_runtime, pick_device
 from fedcollab.wire.message import Message
 from fedcollab.wire.runtime import Runtime
 
-Clients = Iterable[ClientData] | Runtime | Federation
+Clients = Iterable[ClientData] | Mapping[str, Any] | Runtime | Federation
 
 
 def federate(
@@ -39,8 +39,9 @@ def federate(
 
     Parameters
     ----------
-    clients : iterable of ClientData, Runtime or Federation
-        The clients; a federation is returned as it is (with the encoder, if one is given).
+    clients : iterable of ClientData, mapping, Runtime or Federation
+        The clients; in a mapping each name stands for a `ClientData` or for features and labels `(x, y)`. A federation
+        is returned as it is (with the encoder, if one is given).
     runtime : str, optional
         Where the client side runs: "vectorised" (default), "wire", "flower-simulation".
     device : str, optional
@@ -73,6 +74,7 @@ def federate(
     Paused
         If too few clients answered.
     """
+    clients = list_clients(clients)
     settled = {"scale": scale, "missing_indicators": missing_indicators, "test_share": test_share}
     if not isinstance(clients, Iterable):
         _refuse_given({"runtime": runtime, "device": device}, "runtime that exists")
@@ -164,7 +166,7 @@ def encode_clients(
     InputError
         If `encoder` is no encoder, or the clients have tables.
     """
-    listed = list(clients)
+    listed = list_clients(clients)
     device = pick_device(device)
     schema = federate(listed, scale=scale, device=device, encoder=encoder, progress=progress).schema
     encoding = schema.encoding

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from torch import nn
 
+from fedcollab.data.client import list_clients
 from fedcollab.errors import FedcollabWarning, InputError, number
 from fedcollab.federation import Clients, federate
 from fedcollab.files import write_bytes
@@ -120,7 +121,7 @@ def train(
         raise InputError("`early_stop` needs evaluations: give `evaluate_every` too")
     called, chosen = make_algorithm(algorithm, options)
     model_name = name_model(model)
-    clients = list(clients) if isinstance(clients, Iterable) else clients
+    clients = list_clients(clients)
     federation = federate(clients, runtime=runtime, device=device, scale=scale, seed=seed)
     names = federation.in_order_of(clients)
     if isinstance(coalitions, Grouping):
