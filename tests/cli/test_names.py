@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from fedcollab.cli import cli, names
 from fedcollab.coalitions import solve
 from fedcollab.encoders.encoder import ENCODERS
 from fedcollab.errors import InputError
+from fedcollab.training import defaults
 
 
 def complete(*words: str) -> list[str]:
@@ -134,3 +136,11 @@ def test_one_spelling_of_where_to_write() -> None:
     assert {("run",), ("estimate",), ("solve",), ("train",), ("report",), ("demo",), ("reproduce",)} <= set(found)
     assert {("check-encoder",), ("federation", "demo"), ("silo", "init")} <= set(found)
     assert all(opts[:2] == ["-o", "--out"] and "--output" not in opts for opts in found.values()), found
+
+
+def test_the_command_line_and_train_have_the_same_defaults() -> None:
+    declared = {key: each.default for key, each in inspect.signature(training.train).parameters.items()}
+    for command in (("run",), ("train",)):
+        options = {option.name: option.default for option in dict(commands())[command].params}
+        for key in ("algorithm", "model", "rounds", "lr", "batch_size", "local_epochs"):
+            assert options[key] == declared[key] == getattr(defaults, key.upper()), (command, key)

@@ -11,9 +11,8 @@ import click
 
 from fedcollab import federation as federation_of
 from fedcollab import report
-from fedcollab.cli import options
+from fedcollab.cli import options, sources
 from fedcollab.cli.names import ClientName
-from fedcollab.data.read import TEST, read_client, read_clients
 from fedcollab.errors import FedcollabWarning, InputError, unknown
 from fedcollab.progress import bar
 from fedcollab.runs import membership
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from fedcollab.data import ClientData
     from fedcollab.federation import Federation
     from fedcollab.runs import Run
-    from fedcollab.runs.membership import State
 
 #: exit code of `check` when regrouping is advised
 ADVISED = 3
@@ -30,7 +28,9 @@ ADVISED = 3
 _run = click.argument("run_dir", type=click.Path(path_type=Path))
 _source = options.several(
     click.option(
-        "--clients", type=click.Path(path_type=Path), help="Folder with the files of the run's clients, as for `run`."
+        "--clients",
+        type=click.Path(path_type=Path),
+        help="Folder with the files of the run's clients, as for `run`.  [default: where they were last]",
     ),
     click.option("--label", help="The label column.  [default: the run's]"),
     click.option("--drop", multiple=True, metavar="COLUMN", help="A column to leave out.  [default: the run's]"),
@@ -45,7 +45,10 @@ _threshold = click.option(
 
 
 @click.command(
-    epilog="Example:  fedcollab join runs/hospitals --client new/west.csv --clients hospitals/ --label outcome"
+    epilog="""\b
+Examples:
+  fedcollab join runs/hospitals --client new/west.csv
+  fedcollab join runs/hospitals --client new/west.csv --clients hospitals/ --label outcome"""
 )
 @_run
 @click.option("--client", required=True, type=click.Path(path_type=Path), help="The newcomer's file, named after it.")
@@ -66,10 +69,14 @@ def join(
     """A client comes: where it should train, and why; its coalition trains on, nobody else.
 
     Only the newcomer's distances are estimated. It is encoded by the schema of the run, which it does not change. The
-    existing clients' files are needed for its distances and for training.
+    existing clients' files are needed for its distances and for training; the run knows where they were last.
     """
     run, state = membership.open_state(run_dir)
-    newcomer = _newcomer(run, state, client, source)
+    if client.stem in state.names:
+        raise InputError(
+            f"`--client` (={str(client)!r}): the run has a client `{client.stem}`; fedcollab check looks at it"
+        )
+    newcomer = sources.read_newcomer(client, _label(run, source), _drop(run, source))
     federation = _open(run, [*_present(run, state.names, source), newcomer])
     _note_changed(run, federation)
     with bar(f"taking {newcomer.name} in", quiet=quiet or as_json) as progress:
@@ -84,7 +91,8 @@ def join(
             progress=progress,
         )
     kept = membership.keep_joining(run, state, found, federation)
-    _finish(run, found, kept, as_json, source["clients"] if found.resolve_advised else None)
+    sources.remember(run, source["clients"], {newcomer.name: client})
+    _finish(run, found, kept, as_json, regroup=found.resolve_advised)
 
 
 @click.command(epilog="Example:  fedcollab leave runs/hospitals --client west")
@@ -112,7 +120,7 @@ def leave(
     if client not in state.names:
         raise InputError(unknown("--client", client, state.names))
     federation = None
-    if retrain and source["clients"] is not None:
+    if retrain and (source["clients"] is not None or sources.knows_files(run)):
         federation = _open(run, _present(run, [name for name in state.names if name != client], source))
     with bar(f"training without {client}", quiet=quiet or as_json or not retrain) as progress:
         found = membership.leave(
@@ -125,7 +133,8 @@ def leave(
             threshold=threshold,
         )
     kept = membership.keep_leaving(run, state, found)
-    _finish(run, found, kept, as_json, (source["clients"] or "FOLDER") if found.regrouping.advised else None)
+    sources.forget(run, client)
+    _finish(run, found, kept, as_json, regroup=found.regrouping.advised)
 
 
 @click.command(
@@ -176,7 +185,7 @@ def check(
         kept = membership.keep_change(run, state, after, found, trained, federation)
         if not as_json:
             click.echo("Regrouped." if advised else "The changes are taken in; nobody moves.")
-        _finish(run, found, kept, as_json, None, *([str(trained)] if trained is not None else []))
+        _finish(run, found, kept, as_json, *([str(trained)] if trained is not None else []))
         return
     if as_json:
         options.print_json(found.as_dict())
@@ -185,28 +194,9 @@ def check(
     click.get_current_context().exit(ADVISED if advised else 0)
 
 
-def _newcomer(run: Run, state: State, path: Path, source: dict[str, Any]) -> ClientData:
-    """Read the newcomer's file, with its test split where there is one beside it."""
-    if path.stem in state.names:
-        raise InputError(
-            f"`--client` (={str(path)!r}): the run has a client `{path.stem}`; fedcollab check looks at it"
-        )
-    test = path.with_name(f"{path.stem}{TEST}{path.suffix}")
-    return read_client(path, _label(run, source), test if test.is_file() else None, _drop(run, source))
-
-
 def _present(run: Run, names: Iterable[str], source: dict[str, Any]) -> list[ClientData]:
-    """Read the run's clients from their folder; other files there are ignored."""
-    folder = source["clients"]
-    if folder is None:
-        raise InputError("`--clients` must name the folder with the files of the run's clients")
-    found = {client.name: client for client in read_clients(folder, _label(run, source), _drop(run, source))}
-    missing = [name for name in names if name not in found]
-    if missing:
-        raise InputError(
-            f"`--clients` (={str(folder)!r}) has no file of client `{missing[0]}`; if it left: fedcollab leave"
-        )
-    return [found[name] for name in names]
+    """Read the run's clients from their folder, or from where they joined from."""
+    return sources.read_present(run, names, source["clients"], _label(run, source), _drop(run, source))
 
 
 def _settings(run: Run) -> dict[str, Any]:
@@ -252,7 +242,7 @@ def _note_changed(run: Run, federation: Federation) -> None:
         warnings.warn(text, FedcollabWarning, stacklevel=2)
 
 
-def _finish(run: Run, found: Any, kept: Path, as_json: bool, regroup: Path | str | None, *more: str) -> None:
+def _finish(run: Run, found: Any, kept: Path, as_json: bool, *more: str, regroup: bool = False) -> None:
     """Write the report again if there is one, and print the answer, the history file and what to do next."""
     if run.has("report.html"):
         report.write(run.path)
@@ -261,5 +251,6 @@ def _finish(run: Run, found: Any, kept: Path, as_json: bool, regroup: Path | str
         return
     click.echo("\n".join([str(found), *more]))
     click.echo(f"\nHistory:  {kept}")
-    if regroup is not None:
-        click.echo(f"Next:     fedcollab check {run.path} --clients {regroup} --apply")
+    if regroup:
+        where = "" if sources.knows_files(run) else " --clients FOLDER"
+        click.echo(f"Next:     fedcollab check {run.path}{where} --apply")

@@ -11,7 +11,7 @@ import click
 
 from fedcollab import data, distances, federation, files, metrics, runs, training
 from fedcollab import report as report_of
-from fedcollab.cli import options
+from fedcollab.cli import options, sources
 from fedcollab.coalitions.inputs import read_C
 from fedcollab.errors import choose, number
 from fedcollab.files import check_target
@@ -75,6 +75,8 @@ def run(
         found, value, settings, lambda: runs.Run.start(target, asked, fresh=fresh), quiet=quiet or as_json
     )
     page = report_of.write(out)
+    if clients is not None:
+        sources.remember(runs.Run(out), clients)
     if as_json:
         options.print_json(summary(fitted, results, page))
     else:
