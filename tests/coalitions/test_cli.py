@@ -58,7 +58,7 @@ def test_csv_in_the_shapes_people_have(tmp_path, matrix, quantities):
     (tmp_path / "D.csv").write_text(matrix)
     (tmp_path / "m.csv").write_text(quantities)
     output = run(solve, "--matrix", tmp_path / "D.csv", "--quantities", tmp_path / "m.csv", "-o", tmp_path / "o.json")
-    assert output.startswith("All 2 clients should train together")
+    assert output.startswith("Both clients should train together")
     assert Collaboration.load(tmp_path / "o.json").quantities.tolist() == [10, 20]
 
 

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedcollab import metrics
-from fedcollab.report.words import answer_sentence, coalition_line, range_of_names
+from fedcollab.report.words import answer_sentence, coalition_line, range_of_names, unmeasured
 from fedcollab.runs.run import WAYS
 from fedcollab.wire import absence
 from fedcollab.wire.absence import words
@@ -74,7 +74,7 @@ def show_run(fitted: Fitted, results: Mapping[str, TrainingResult], page: Path, 
     for way, result in results.items():
         for reason in result.stopped.values():
             shown.print(f"[bold]Note[/bold] ({WAYS[way]}): {escape(reason)}")
-    for line in words(absence.read(page.parent)):
+    for line in [*unmeasured(results), *words(absence.read(page.parent))]:
         shown.print(f"[bold]Note[/bold]: {escape(line)}")
     shown.print(f"\nReport:  {escape(str(page))}\nNext:    {escape(next_command)}")
 
@@ -89,7 +89,9 @@ def gain_table(results: Mapping[str, TrainingResult]) -> Table:
         accuracy = result.reported
         gains = ("", "")
         if way != "local":
-            gains = (f"{100 * metrics.ipr(accuracy, local):.0f} %", f"{100 * metrics.rsd(accuracy, local):.1f}")
+            both = np.isfinite(accuracy) & np.isfinite(local)
+            ipr, rsd = (measure(accuracy[both], local[both]) for measure in (metrics.ipr, metrics.rsd))
+            gains = (f"{100 * ipr:.0f} %", f"{100 * rsd:.1f}")
         mean, worst = np.nanmean(accuracy), np.nanmin(accuracy)  # without those who did not answer at the end
         row = (WAYS.get(way, way), f"{100 * mean:.1f} %", *gains, f"{100 * worst:.1f} %")
         table.add_row(*row, style="bold" if way == "coalitions" else None)
@@ -108,8 +110,8 @@ def verdict(results: Mapping[str, TrainingResult]) -> str:
     better, same, lost = count(grouped)
     return (
         "IPR: share of clients that gain against training alone; RSD: how unequal the gains are (points).\n"
-        f"Everyone together: {worse} of {len(local)} clients get a worse model than they would have alone.\n"
-        f"In coalitions: {better} get a better one, {same} one as good, {lost} a worse one."
+        f"Everyone together: {worse} of {len(local)} clients get{'s' if worse == 1 else ''} a worse model than alone.\n"
+        f"In coalitions: {better} get{'s' if better == 1 else ''} a better one, {same} one as good, {lost} a worse one."
     )
 
 
