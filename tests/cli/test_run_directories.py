@@ -56,7 +56,7 @@ def test_the_stages_one_at_a_time_in_one_run_directory(sites: Path, tmp_path: Pa
     assert {path.name for path in (run / "training").iterdir()} == {"local", "coalitions"}
     type_in("report", run)
     page = (run / "report.html").read_text()
-    assert "In coalitions," in page, "the report shows what was trained stage by stage"
+    assert 'scope="row">in coalitions<' in page, "the report shows what was trained stage by stage"
     rows = ClientData.load(sites / "a1.npz").x[:5]
     model = fedcollab.load_model(run, client="a1")
     assert np.array_equal(

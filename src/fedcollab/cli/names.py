@@ -56,7 +56,7 @@ SCENARIOS = ("label-shift", "feature-shift", "concept-shift")
 LABEL_COUNTS = ("auto", "drawn", "set")
 
 
-class Name(click.ParamType):
+class Name(click.ParamType):  # type: ignore[type-arg]  # generic in recent versions of click alone
     """One of several names.
 
     Parameters
@@ -88,7 +88,7 @@ class Name(click.ParamType):
         return [CompletionItem(name) for name in self.names if name.startswith(incomplete)]
 
 
-class ClientName(click.ParamType):
+class ClientName(click.ParamType):  # type: ignore[type-arg]
     """The name of a client of the run (or of the file) that the command is given as an argument.
 
     Parameters

@@ -74,7 +74,6 @@ def federate(
     Paused
         If too few clients answered.
     """
-    clients = list_clients(clients)
     settled = {"scale": scale, "missing_indicators": missing_indicators, "test_share": test_share}
     if not isinstance(clients, Iterable):
         _refuse_given({"runtime": runtime, "device": device}, "runtime that exists")
@@ -85,7 +84,9 @@ def federate(
     if schema is not None:
         _refuse_given(settled, "schema that was agreed on earlier")
     carrier = (
-        clients if isinstance(clients, Runtime) else open_runtime(clients, runtime or "vectorised", device or "auto")
+        clients
+        if isinstance(clients, Runtime)
+        else open_runtime(list_clients(clients), runtime or "vectorised", device or "auto")
     )
     present = Present(carrier, carrier.names, dict(carrier.missing))
     if schema is None:
