@@ -162,11 +162,13 @@ def test_the_model_is_checked_in_python_before_anything_is_estimated(monkeypatch
         fedcollab.FedCollab(solve_options={"max_sise": 2})
 
 
-def test_the_settings_model_is_what_fit_trains() -> None:
+def test_the_settings_model_is_what_fit_trains(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     clients = [ClientData(name, rng.random((40, 3)), rng.integers(0, 2, 40)) for name in ("a", "b")]
     fitted = fedcollab.FedCollab(distance="label", model="mlp", model_options={"widths": [5]}).fit(clients)
     assert fitted.train(rounds=1).model["options"] == {"widths": [5]}
     assert fitted.train(model="logistic", rounds=1).model["name"] == "logistic"
+    auto = fedcollab.FedCollab(distance="label", model="auto", run_dir=tmp_path / "auto").fit(clients)
+    assert auto.train(rounds=2).model["name"] in ("logistic", "mlp")
     assert len(repr(fitted)) < 80
     assert "clients=2" in repr(fitted)

@@ -66,4 +66,4 @@ def run(
     known = {f.name: f.default for f in fields(baseline) if f.init and f.name not in ("coalitions", "k")}
     check_options(f"baseline '{name}'", baseline_options or {}, known)
     grouping = baseline(**{"k": int(k), **(baseline_options or {})})
-    return train(listed, grouping, rounds=rounds, lr=lr, **settings)
+    return train(listed, grouping, rounds=rounds, lr=lr, **{"stopping": "none", **settings})

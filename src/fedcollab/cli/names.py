@@ -28,9 +28,10 @@ ALGORITHMS = (
     "finetune",
     "perfedavg",
     "pfedme",
+    "own-intercept",
     "local",
 )
-MODELS = ("mlp", "logistic", "cnn", "resnet18")
+MODELS = ("auto", "mlp", "logistic", "cnn", "resnet18")
 ENCODERS = ("none", "efficientnet-lite0", "resnet18")
 METHODS = ("auto", "local", "exact")
 DATA_SETS = ("digits", "fashion-mnist", "cifar-10", "cifar-100", "heart")

@@ -239,7 +239,7 @@ def check_settings(settings: Mapping[str, Any]) -> None:
     """
     choose("distance", settings["distance"], distances.METHODS)
     training.make_algorithm(settings["algorithm"], settings.get("algorithm_options"))
-    choose("model", settings["model"], training.MODELS)
+    choose("model", settings["model"], {"auto": None, **training.MODELS})
     number("lr", settings["lr"], above=0)
     for option in ("rounds", "batch_size", "local_epochs"):
         number(option, settings[option], at_least=1, whole=True)

@@ -93,3 +93,27 @@ def stratified(y: NDArray[Any], share: float, rng: np.random.Generator) -> NDArr
     for label in range(len(labels)):
         mask[rng.permutation(np.flatnonzero(index == label))[: take[label]]] = True
     return mask
+
+
+def fold_of(y: NDArray[Any], folds: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Return the fold of each sample: folds of like size, with every label spread over them as evenly as it goes.
+
+    Parameters
+    ----------
+    y : array
+        The label of each sample.
+    folds : int
+        How many folds.
+    rng : numpy.random.Generator
+        Draws the samples.
+
+    Returns
+    -------
+    array of int
+        A number from 0 to `folds` - 1 for each sample.
+    """
+    order = rng.permutation(len(y))
+    order = order[np.argsort(np.asarray(y)[order], kind="stable")]
+    fold = np.empty(len(y), dtype=np.int64)
+    fold[order] = (np.arange(len(y)) + rng.integers(folds)) % folds
+    return fold

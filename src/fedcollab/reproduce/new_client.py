@@ -102,6 +102,7 @@ def compute(settings: Mapping[str, Any], scratch: Scratch) -> Result:
             **training_settings(settings),
             scale=made.scale,
             evaluate_every=max(1, after // 5),
+            stopping="none",
             run_dir=scratch.folder,
             progress=scratch.progress,
         )

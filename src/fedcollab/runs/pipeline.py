@@ -407,9 +407,10 @@ def _training_settings(model: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     parameters = inspect.signature(training.train).parameters.values()
     settings = {each.name: each.default for each in parameters if each.kind == each.KEYWORD_ONLY} | dict(given)
     algorithm, chosen = training.make_algorithm(settings["algorithm"], settings["options"])
+    named = model if isinstance(model, str) else training.name_model(model)
     for key in ("runtime", "device", "scale", "run_dir", "callbacks", "progress", "made"):
         settings.pop(key, None)
-    return {**settings, "algorithm": algorithm, "options": chosen.options(), "model": training.name_model(model)}
+    return {**settings, "algorithm": algorithm, "options": chosen.options(), "model": named}
 
 
 def _saved(value: Any, run: Run, name: str, made: Mapping[str, Any]) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,10 @@ from fedcollab.training.batches import plan, stacked
 from fedcollab.training.gradient import Automatic, Dense, Gradient
 from fedcollab.training.hooks import Algorithm, State
 from fedcollab.training.models import Network
+from fedcollab.training.optimizers import Adam, Decayed
+
+
+OPTIMIZERS = ("sgd", "adam")
 
 
 @dataclass(frozen=True)
@@ -30,13 +34,21 @@ class Setting:
     model : str
         The model, as `Network.describe` writes it.
     lr : float
-        Step size of local SGD.
+        Step size of the first round.
     batch_size : int
-        Batch size of local SGD.
+        Batch size of local training.
     epochs : int
         Passes over a client's training samples in a round.
     seed : int
         Everything random is derived from it.
+    weight_decay : float, default 0.0
+        After each step the weights shrink by this share of the step size.
+    optimizer : str, default "sgd"
+        What takes a local step, "sgd" or "adam".
+    keep : sequence of str, default ()
+        Names of the parameters that stay with each client (see `Network.names_of`).
+    lr_decay : float, default 0.0
+        How the step size falls: in round t it is lr / (1 + lr_decay (t - 1)).
     """
 
     algorithm: str
@@ -46,6 +58,14 @@ class Setting:
     batch_size: int
     epochs: int
     seed: int
+    weight_decay: float = 0.0
+    optimizer: str = "sgd"
+    keep: Sequence[str] = ()
+    lr_decay: float = 0.0
+
+    def in_round(self, number: int) -> Setting:
+        """Return the setting with the step size of a round."""
+        return replace(self, lr=self.lr / (1 + self.lr_decay * max(number - 1, 0)))
 
 
 @dataclass(eq=False)
@@ -71,19 +91,21 @@ class Local:
     state: State
 
 
-def gradient(network: Network, lr: float, clients: int = 1) -> Gradient:
+def gradient(network: Network, setting: Setting, clients: int = 1) -> Gradient:
     """Return an object that computes gradients of a network: by hand where its layers are known, else by autograd.
 
     Parameters
     ----------
     network : Network
         The model.
-    lr : float
-        Default step size of `Gradient.descend`.
+    setting : Setting
+        Step size, optimizer and weight decay of `Gradient.descend`.
     clients : int, default 1
         How many clients are stacked.
     """
-    return (Dense if network.widths else Automatic)(network, lr, clients)
+    plain = (Dense if network.widths else Automatic)(network, setting.lr, clients)
+    stepping = Adam(plain) if setting.optimizer == "adam" else plain
+    return Decayed(stepping, setting.weight_decay) if setting.weight_decay else stepping
 
 
 def steps_of(count: int, setting: Setting) -> int:
@@ -114,11 +136,12 @@ def descend(
     tuple
         Each client's reply, each client's next state, and an array with each client's mean training loss.
     """
+    setting = setting.in_round(number)
     plans = [plan(len(c.y), setting.batch_size, setting.epochs, setting.seed, "train", number, c.name) for c in clients]
     message = _stack([client.message for client in clients])
     state = _stack([client.state for client in clients])
     w = algorithm.begin(message, state)
-    grad = gradient(network, setting.lr, len(clients))
+    grad = gradient(network, setting, len(clients))
     active, view = -1, (w, message, state)
     for batch in stacked([c.x for c in clients], [c.y for c in clients], plans):
         if len(batch.sizes) != active:
@@ -147,7 +170,8 @@ def personal(client: Local, algorithm: Algorithm, network: Network, setting: Set
     number : int
         The round, from which the batches are derived.
     """
-    grad = gradient(network, setting.lr)
+    setting = setting.in_round(number)
+    grad = gradient(network, setting)
 
     def batches(count: int) -> Any:
         epochs = -(-count * setting.batch_size // len(client.y)) if count else 0

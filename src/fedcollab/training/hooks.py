@@ -40,6 +40,8 @@ class Algorithm:
         Whether every client is a coalition of its own.
     personalises : bool
         Whether `personal` gives each client a model of its own, evaluated beside its coalition's.
+    keep : tuple of str
+        Names of parameters that stay with each client, as in `fedcollab.train`.
 
     Examples
     --------
@@ -54,6 +56,7 @@ class Algorithm:
 
     alone: ClassVar[bool] = False
     personalises: ClassVar[bool] = False
+    keep: ClassVar[tuple[str, ...]] = ()
 
     # server side
 

@@ -79,7 +79,7 @@ def load_model(
     coalition : int, optional
         Or which coalition's, by position; neither is needed where there is only one.
     which : str, optional
-        "last", "best" or "personal", to choose otherwise.
+        "last" or "personal", to choose otherwise.
     model : str, callable or torch.nn.Module, optional
         The model, where training was given one that is not registered under a name here.
 
