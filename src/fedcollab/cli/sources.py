@@ -39,7 +39,8 @@ def remember(run: Run, folder: Path | None, joined: Mapping[str, Path] | None = 
         content["clients"] |= {name: _from(run, path) for name, path in (joined or {}).items()}
     except ValueError:  # on another drive: there is no path from the run to it
         return
-    files.write_json(run.file(FILE), "sources", content)
+    if content != _known(run):
+        files.write_json(run.file(FILE), "sources", content)
 
 
 def forget(run: Run, client: str) -> None:
