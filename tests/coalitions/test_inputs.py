@@ -44,6 +44,7 @@ def test_without_C_solve_takes_the_suggestion_of_the_path() -> None:
 def test_constraints_given_as_generators_reach_path_and_search() -> None:
     answer = solve(D, M, must_link=(pair for pair in [(0, 2)]), cannot_link=(pair for pair in [(0, 1)]))
     assert answer.assignment[0] == answer.assignment[2] != answer.assignment[1]
+    assert solve(D, M, names=(name for name in NAMES)).names == tuple(NAMES)
 
 
 def test_a_noisy_split_is_not_suggested_where_replicates_tell() -> None:

@@ -114,7 +114,7 @@ def solve(
                 f"`C` (='auto') is read off the path over C, which is drawn for at most {MOST:,} clients; there are "
                 f"{len(inputs.quantities):,}: give a number"
             )
-        weight = c_path(distances, quantities, names=names, seed=seed, **limits).suggested.C
+        weight = c_path(distances, quantities, names=inputs.names, seed=seed, **limits).suggested.C
     else:
         weight = C
     problem = build_problem(inputs, constraints, weight)

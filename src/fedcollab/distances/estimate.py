@@ -50,8 +50,9 @@ def estimate_distances(
 
     Parameters
     ----------
-    clients : iterable of ClientData, Runtime or Federation
-        The clients; a federation keeps the `scale`, `missing_indicators` and `test_share` that it was prepared with.
+    clients : iterable of ClientData, mapping, Runtime or Federation
+        The clients, in a mapping by name (see `federate`); a federation keeps the `scale`, `missing_indicators` and
+        `test_share` that it was prepared with.
     method : str
         A name in `METHODS`; "auto" is "cross", or "few-round" where a round costs seconds (Flower) and through an
         encoder.

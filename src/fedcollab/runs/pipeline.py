@@ -19,7 +19,7 @@ from fedcollab import distances as distances_of
 from fedcollab import encoders, training
 from fedcollab.coalitions import Collaboration, CPath, c_path, solve
 from fedcollab.coalitions.constraints import read_constraints
-from fedcollab.coalitions.inputs import read_C, read_inputs
+from fedcollab.coalitions.inputs import Inputs, read_C
 from fedcollab.data.client import ClientData
 from fedcollab.data.schema import Schema
 from fedcollab.distances import Distances
@@ -166,8 +166,8 @@ class FedCollab:
         federation = self._prepare(clients)
         training.check_model(self.model, self.model_options, federation.schema)
         limits = {key: value for key, value in self.solve_options.items() if key in LIMITS}
-        count = len(federation.names)
-        read_constraints(read_inputs(np.zeros((count, count)), np.ones(count), federation.names), **limits)
+        names = (*federation.names, *federation.left_out)
+        read_constraints(Inputs(np.empty((0, 0)), np.ones(len(names)), names, None, True), **limits)
         return federation
 
     def _prepare(self, clients: Clients) -> Federation:

@@ -69,8 +69,8 @@ def train(
 
     Parameters
     ----------
-    clients : iterable of ClientData, Runtime or Federation
-        The clients; for a federation, `scale` is settled already.
+    clients : iterable of ClientData, mapping, Runtime or Federation
+        The clients, in a mapping by name (see `federate`); for a federation, `scale` is settled already.
     coalitions : list of lists of str, str, object or Grouping
         Lists of client names, an object with `.coalitions`, "local" (each alone) or "global" (everyone); or a
         `Grouping` that changes them as training goes on (see `fedcollab.baselines`).
