@@ -12,7 +12,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedcollab import metrics
-from fedcollab.report.words import answer_sentence, coalition_line, range_of_names, unmeasured
+from fedcollab.report.absent import unmeasured
+from fedcollab.report.words import answer_sentence, coalition_line, range_of_names
 from fedcollab.runs.run import WAYS
 from fedcollab.wire import absence
 from fedcollab.wire.absence import words
@@ -88,8 +89,8 @@ def gain_table(results: Mapping[str, TrainingResult]) -> Table:
     for way, result in results.items():
         accuracy = result.reported
         gains = ("", "")
-        if way != "local":
-            both = np.isfinite(accuracy) & np.isfinite(local)
+        both = np.isfinite(accuracy) & np.isfinite(local)
+        if way != "local" and both.any():
             ipr, rsd = (measure(accuracy[both], local[both]) for measure in (metrics.ipr, metrics.rsd))
             gains = (f"{100 * ipr:.0f} %", f"{100 * rsd:.1f}")
         mean, worst = np.nanmean(accuracy), np.nanmin(accuracy)  # without those who did not answer at the end
@@ -110,7 +111,8 @@ def verdict(results: Mapping[str, TrainingResult]) -> str:
     better, same, lost = count(grouped)
     return (
         "IPR: share of clients that gain against training alone; RSD: how unequal the gains are (points).\n"
-        f"Everyone together: {worse} of {len(local)} clients get{'s' if worse == 1 else ''} a worse model than alone.\n"
+        f"Everyone together: {worse} of {len(local)} clients {'gets' if worse == 1 else 'get'} a worse model than they "
+        "would have alone.\n"
         f"In coalitions: {better} get{'s' if better == 1 else ''} a better one, {same} one as good, {lost} a worse one."
     )
 

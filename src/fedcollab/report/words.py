@@ -7,11 +7,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from fedcollab.runs.run import WAYS
-
 if TYPE_CHECKING:
     from fedcollab.coalitions import Collaboration
-    from fedcollab.training import TrainingResult
 
 
 def answer_sentence(collaboration: Collaboration, names: Sequence[str]) -> str:
@@ -46,25 +43,6 @@ def headline(groups: Sequence[Sequence[str]], names: Sequence[str]) -> str:
         text += f" should train in {grouped} coalition{'s' if grouped > 1 else ''}"
         text += f", {alone} should train alone" if alone else ""
     return text
-
-
-def unmeasured(results: Mapping[str, TrainingResult]) -> list[str]:
-    """Return a sentence for each way of training at whose end clients did not answer, so that figures lack them.
-
-    Parameters
-    ----------
-    results : mapping of TrainingResult
-        What was trained, by way of training.
-    """
-    lines = []
-    for way, result in results.items():
-        missing = [name for name, value in zip(result.names, result.reported, strict=True) if math.isnan(value)]
-        if missing:
-            lines.append(
-                f"{range_of_names(missing)} did not answer at the end of training {WAYS.get(way, way)}: its figures, "
-                f"IPR and RSD are of {len(result.names) - len(missing)} of {len(result.names)} clients."
-            )
-    return lines
 
 
 def figure(value: float) -> str:
