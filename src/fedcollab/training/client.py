@@ -26,9 +26,10 @@ from fedcollab.data.schema import Arrays
 from fedcollab.errors import InputError
 from fedcollab.threads import balance, in_threads
 from fedcollab.training.algorithms import make_algorithm
+from fedcollab.training.averaging import add_means, split_means, use_means
 from fedcollab.training.descend import OPTIMIZERS, Local, Setting, descend, gradient, personal, steps_of
 from fedcollab.training.hooks import Algorithm, State
-from fedcollab.training.kept import first_state, with_own, withhold
+from fedcollab.training.kept import averaged_keys, first_state, with_own, withhold
 from fedcollab.training.models import Network, size_of
 from fedcollab.wire.action import Refused, Release, action, require_samples
 from fedcollab.wire.fields import FurtherArrays, Sides, Whole
@@ -212,7 +213,7 @@ def _limit_setting(message: Any, silo: Silo, limits: Limits) -> None:
         )
         proper = whole and setting.epochs <= EPOCHS and 0 < float(setting.lr) < 1e6
         proper = proper and setting.optimizer in OPTIMIZERS
-        proper = proper and all(0 <= float(value) < 1e6 for value in (setting.weight_decay, setting.lr_decay))
+        proper = proper and all(0 <= float(value) < 1e6 for value in (setting.weight_decay, setting.averaging))
         proper = proper and all(isinstance(name, str) for name in setting.keep)
         options = json.dumps(spec["options"], ensure_ascii=False)
     except (ValueError, TypeError, KeyError, RecursionError) as error:
@@ -300,11 +301,14 @@ def _train(names: Sequence[str], messages: Messages, silos: Silos, setting: Sett
     """Train a stack of clients, and keep the state of those whose loss and weights are finite."""
     algorithm = algorithm_of(setting)
     clients = [_local(messages[name], silos[name], algorithm, setting) for name in names]
+    means = {name: client.means for name, client in zip(names, clients, strict=True)}
     with lend_network(setting, silos[names[0]].device) as network:
         replies, states, losses = descend(clients, algorithm, network, setting, messages[names[0]]["round"])
     result: dict[str, Message] = {}
     for name, reply, state, loss in zip(names, replies, states, losses, strict=True):
         withhold(reply, state, tensor_of(messages[name]["w"], silos[name].device), setting)
+        keys = averaged_keys(algorithm, setting)
+        state = add_means(state, means[name], keys, messages[name]["round"], setting.averaging)
         if np.isfinite(loss) and all(is_finite(value) for value in (*reply.values(), *state.values())):
             keep_state(silos[name], messages[name], arrays_of(state))
             result[name] = {**arrays_of(reply), "loss": np.array([loss]), "finite": True}
@@ -316,7 +320,7 @@ def _train(names: Sequence[str], messages: Messages, silos: Silos, setting: Sett
 def _evaluate(message: Message, silo: Silo, setting: Setting) -> Message:
     """Test a model, and the client's personal one if that is asked, on one client's test split."""
     algorithm = algorithm_of(setting)
-    client = _local(message, silo, algorithm, setting)
+    client = _local(message, silo, algorithm, setting, mean=True)
     data = data_of(silo)
     with lend_network(setting, silo.device) as network:
         grad = gradient(network, setting)
@@ -384,8 +388,11 @@ def lend_network(setting: Setting, device: str) -> Iterator[Network]:
     spare.append(network)
 
 
-def _local(message: Message, silo: Silo, algorithm: Algorithm, setting: Setting) -> Local:
-    """Return a client's part in a round: its data, what it was sent, and its state (a new one if it is new)."""
+def _local(message: Message, silo: Silo, algorithm: Algorithm, setting: Setting, *, mean: bool = False) -> Local:
+    """Return a client's part in a round: its data, what it was sent, and its state (a new one if it is new).
+
+    With `mean` its state is the mean over rounds, to be tested.
+    """
     data = data_of(silo)
     sent = {key: tensor_of(value, silo.device) for key, value in message.items() if isinstance(value, np.ndarray)}
     kept = kept_state(silo, message)
@@ -398,7 +405,10 @@ def _local(message: Message, silo: Silo, algorithm: Algorithm, setting: Setting)
             )
     else:
         state = {key: tensor_of(value, silo.device) for key, value in kept.items() if isinstance(value, np.ndarray)}
-    return Local(silo.name, data["x"], data["y"], with_own(sent, state, setting), state)
+    state, means = split_means(state)
+    if mean:
+        state = use_means(state, means)
+    return Local(silo.name, data["x"], data["y"], with_own(sent, state, setting), state, means)
 
 
 def kept_state(silo: Silo, message: Message, slot: str = "train") -> Message | None:

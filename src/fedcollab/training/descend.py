@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -34,7 +34,7 @@ class Setting:
     model : str
         The model, as `Network.describe` writes it.
     lr : float
-        Step size of the first round.
+        Step size of local training.
     batch_size : int
         Batch size of local training.
     epochs : int
@@ -47,8 +47,9 @@ class Setting:
         What takes a local step, "sgd" or "adam".
     keep : sequence of str, default ()
         Names of the parameters that stay with each client (see `Network.names_of`).
-    lr_decay : float, default 0.0
-        How the step size falls: in round t it is lr / (1 + lr_decay (t - 1)).
+    averaging : float, default 0.0
+        How far back the mean over rounds reaches that is used in the place of the last round's model (see
+        `averaging`); 0 for none.
     """
 
     algorithm: str
@@ -61,11 +62,7 @@ class Setting:
     weight_decay: float = 0.0
     optimizer: str = "sgd"
     keep: Sequence[str] = ()
-    lr_decay: float = 0.0
-
-    def in_round(self, number: int) -> Setting:
-        """Return the setting with the step size of a round."""
-        return replace(self, lr=self.lr / (1 + self.lr_decay * max(number - 1, 0)))
+    averaging: float = 0.0
 
 
 @dataclass(eq=False)
@@ -82,6 +79,8 @@ class Local:
         What the server sent it.
     state : dict of Tensor
         What it keeps between rounds.
+    means : dict of Tensor
+        The means over rounds of parts of its state (see `averaging`).
     """
 
     name: str
@@ -89,6 +88,7 @@ class Local:
     y: Tensor
     message: State
     state: State
+    means: State = field(default_factory=dict)
 
 
 def gradient(network: Network, setting: Setting, clients: int = 1) -> Gradient:
@@ -136,7 +136,6 @@ def descend(
     tuple
         Each client's reply, each client's next state, and an array with each client's mean training loss.
     """
-    setting = setting.in_round(number)
     plans = [plan(len(c.y), setting.batch_size, setting.epochs, setting.seed, "train", number, c.name) for c in clients]
     message = _stack([client.message for client in clients])
     state = _stack([client.state for client in clients])
@@ -170,7 +169,6 @@ def personal(client: Local, algorithm: Algorithm, network: Network, setting: Set
     number : int
         The round, from which the batches are derived.
     """
-    setting = setting.in_round(number)
     grad = gradient(network, setting)
 
     def batches(count: int) -> Any:

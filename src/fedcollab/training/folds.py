@@ -23,6 +23,7 @@ from fedcollab import seeds
 from fedcollab.data.schema import Arrays
 from fedcollab.data.split import fold_of
 from fedcollab.errors import InputError
+from fedcollab.training.averaging import add_means, split_means, use_means
 from fedcollab.training.client import (
     algorithm_of,
     arrays_of,
@@ -40,7 +41,7 @@ from fedcollab.training.client import (
 )
 from fedcollab.training.descend import Local, Setting, descend, gradient, personal, steps_of
 from fedcollab.training.hooks import Algorithm, State
-from fedcollab.training.kept import first_state, with_own, withhold
+from fedcollab.training.kept import averaged_keys, first_state, with_own, withhold
 from fedcollab.training.models import Network
 from fedcollab.wire.action import Refused, Release, action, require_samples
 from fedcollab.wire.fields import FurtherArrays, Positive, Sides, Whole
@@ -113,9 +114,10 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class Work:
-    """One fold of one client in a round: what the training loop needs, what was sent, and the rows to measure on."""
+    """One fold of one client in a round: what is trained, what is measured, what was sent, the rows to measure on."""
 
     local: Local
+    measured: Local
     sent: Tensor
     part: Part
     number: int
@@ -166,7 +168,7 @@ def parts_of(silo: Silo, folds: int, seed: int) -> list[Part]:
 
 def _limit_folds(message: FoldsMessage, silo: Silo, limits: Limits) -> None:
     """Refuse what `train` would refuse, folds that leave too few samples to train on, and too few to measure."""
-    limit_train({**message, "w": message["w"][0]}, silo, limits)  # type: ignore[typeddict-item]
+    limit_train({**message, "w": message["w"][0]}, silo, limits)  # type: ignore[typeddict-unknown-key]
     if len(message["w"]) != message["folds"] or message["folds"] > MOST_FOLDS:
         raise Refused(f"`w` has {len(message['w'])} models; expected one for each fold, and at most {MOST_FOLDS}")
     sizes = [len(part.y) for part in parts_of(silo, message["folds"], setting_of({"": message}).seed)]
@@ -215,6 +217,7 @@ def _work(message: Message, silo: Silo, setting: Setting) -> list[Work]:
     work = []
     for fold, part in enumerate(parts_of(silo, message["folds"], setting.seed)):
         own = {key: value[fold] for key, value in sent.items()}
+        mean = own.pop("mean", own["w"])
         if kept is None:
             state = first_state(algorithm, own, setting)
             if state and "since" in message:
@@ -222,8 +225,12 @@ def _work(message: Message, silo: Silo, setting: Setting) -> list[Work]:
         else:
             arrays = {key: value for key, value in kept.items() if isinstance(value, np.ndarray)}
             state = {key: tensor_of(value, silo.device)[fold] for key, value in arrays.items()}
-        local = Local(f"{silo.name}, fold {fold}", part.x, part.y, with_own(own, state, setting), state)
-        work.append(Work(local, own["w"], part, message["round"], message["train"]))
+        state, means = split_means(state)
+        name = f"{silo.name}, fold {fold}"
+        local = Local(name, part.x, part.y, with_own(own, state, setting), state, means)
+        used = use_means(state, means)
+        measured = Local(name, part.x, part.y, with_own({**own, "w": mean}, used, setting), used)
+        work.append(Work(local, measured, own["w"], part, message["round"], message["train"]))
     return work
 
 
@@ -244,7 +251,9 @@ def _measure_and_train(jobs: Mapping[str, Work], setting: Setting, device: str) 
     except Exception as error:  # as in training: the clients of this stack fail, the others go on
         return {key: Done(0.0, 0, 0, {}, {}, error=line_of(error)) for key in jobs}
     for key, reply, state, loss in zip(trained, replies, states, losses, strict=True):
-        withhold(reply, state, jobs[key].sent, setting)
+        job = jobs[key]
+        withhold(reply, state, job.sent, setting)
+        state = add_means(state, job.local.means, averaged_keys(algorithm, setting), job.number, setting.averaging)
         good = np.isfinite(loss) and all(is_finite(value) for value in (*reply.values(), *state.values()))
         measured[key] = replace(measured[key], reply=reply, state=state, diverged="" if good else f"loss {loss:g}")
     return measured
@@ -252,14 +261,14 @@ def _measure_and_train(jobs: Mapping[str, Work], setting: Setting, device: str) 
 
 def _measure(job: Work, algorithm: Algorithm, network: Network, setting: Setting) -> Done:
     """Return the loss and the correct answers, summed over the rows that the model has not seen."""
-    local, rows = job.local, len(job.part.y_held)
+    local, rows = job.measured, len(job.part.y_held)
     if not rows:
-        return Done(0.0, 0, 0, {"w": job.sent}, local.state)
+        return Done(0.0, 0, 0, {"w": job.sent}, job.local.state)
     own = personal(local, algorithm, network, setting, job.number - 1) if algorithm.personalises else local.message["w"]
     logits = gradient(network, setting).logits(own, job.part.x_held)
     loss = float(functional.cross_entropy(logits, job.part.y_held, reduction="sum"))
     correct = int((logits.argmax(1) == job.part.y_held).sum())
-    return Done(loss, correct, rows, {"w": job.sent}, local.state)
+    return Done(loss, correct, rows, {"w": job.sent}, job.local.state)
 
 
 def _reply(message: Message, silo: Silo, folds: list[Done]) -> Message:

@@ -17,6 +17,11 @@ def first_state(algorithm: Algorithm, sent: State, setting: Setting) -> State:
     return {**state, "kept": sent["w"][own].clone()} if len(own) else state
 
 
+def averaged_keys(algorithm: Algorithm, setting: Setting) -> tuple[str, ...]:
+    """Return which parts of a client's state are averaged over rounds: personal models and parameters that stay."""
+    return (*algorithm.averaged, *(("kept",) if setting.keep else ()))
+
+
 def with_own(sent: State, state: State, setting: Setting) -> State:
     """Return what a client was sent with the client's own parameters in the place of the server's."""
     if "kept" not in state:

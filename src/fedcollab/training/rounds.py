@@ -22,6 +22,7 @@ from fedcollab import seeds
 from fedcollab.errors import FedcollabWarning
 from fedcollab.federation import Federation
 from fedcollab.training import client
+from fedcollab.training.averaging import blend
 from fedcollab.training.checkpoint import Snapshot
 from fedcollab.training.descend import Setting
 from fedcollab.training.hooks import Algorithm, State, average
@@ -190,8 +191,8 @@ class Session:
         stays = self.federation.runtime.models_stay
         extra = {"personal": self.personalises, "keep": keep and not stays, "stay": keep and stays}
         sent = {
-            name: {**arrays_of(self.algorithm.broadcast(self.servers[self.assignment[name]])), **extra}
-            for name in self.names
+            name: {**arrays_of(served(self.algorithm.broadcast(server), server)), **extra}
+            for name, server in ((name, self.servers[self.assignment[name]]) for name in self.names)
         }
         answers = self.call(client.evaluate, number, sent)
         measures = {name: answer["measures"] for name, answer in answers.items()}
@@ -204,8 +205,9 @@ class Session:
         answers = self.call(client.losses, number, {name: {"models": models} for name in self.names})
         return {name: answer["losses"] for name, answer in answers.items()}
 
-    def aggregate(self, server: State, replies: Replies) -> State:
-        """Return a coalition's next state, from its state and the replies of its clients."""
+    def aggregate(self, server: State, replies: Replies, number: int) -> State:
+        """Return a coalition's next state, from its state and the replies of its clients, after a round."""
+        before = server.get("mean")
         names = sorted(replies)
         shares = self.shares(names)
         server = self.algorithm.aggregate(server, [replies[name] for name in names], shares)
@@ -213,7 +215,8 @@ class Session:
             first = self.network.parameters
             mean = average([replies[name]["w"][first:] for name in names], shares)
             server = {**server, "w": torch.cat([server["w"][:first], mean])}
-        return server
+        averaging = self.setting.averaging
+        return {**server, "mean": blend(before, server["w"], number, averaging)} if averaging else server
 
     def forget(self) -> None:
         """Make every client start with a new state when it next takes part."""
@@ -425,10 +428,24 @@ def _one_round(number: int, session: Session, grouping: Grouping) -> dict[str, f
             warnings.warn(f"coalition of `{bad[0]}` stopped in {reason}", FedcollabWarning, stacklevel=4)
         elif present:
             session.servers[coalition] = session.aggregate(
-                session.servers[coalition], {name: replies[name] for name in present}
+                session.servers[coalition], {name: replies[name] for name in present}, number
             )
     grouping.after(number, session, old, replies)
     return losses
+
+
+def served(state: State, server: State | None = None) -> State:
+    """Return a coalition's state, or what is broadcast of it, with the mean over rounds for its model, if there is one.
+
+    Parameters
+    ----------
+    state : dict of Tensor
+        What has the model under "w".
+    server : dict of Tensor, optional
+        Where the mean is; by default in `state`.
+    """
+    known = state if server is None else server
+    return {**state, "w": known["mean"]} if "mean" in known else state
 
 
 def arrays_of(state: State) -> Message:

@@ -28,7 +28,7 @@ from fedcollab.training.descend import OPTIMIZERS, Setting
 from fedcollab.training.history import History, line
 from fedcollab.training.models import Factory, Network, name_model
 from fedcollab.training.result import MEASURES, TrainingResult, schema_of
-from fedcollab.training.rounds import Grouping, Measures, Round, Session, run_rounds
+from fedcollab.training.rounds import Grouping, Measures, Round, Session, run_rounds, served
 from fedcollab.training.stopping import Stopping, choose_rounds
 from fedcollab.wire.runtime import Runtime
 
@@ -58,7 +58,7 @@ def train(
     weight_decay: float = 0.0,
     optimizer: str = "sgd",
     keep: Sequence[str] = (),
-    lr_decay: float = 0.0,
+    averaging: float = 0.8,
     stopping: str = "held-out",
     run_dir: str | Path | None = None,
     callbacks: Sequence[Callback] = (),
@@ -104,8 +104,9 @@ def train(
     keep : sequence of str
         Parameters that stay with each client, trained there and never sent: names of parameters or layers of the
         model, or "output-bias".
-    lr_decay : float
-        How the step size falls: in round t it is lr / (1 + lr_decay (t - 1)).
+    averaging : float
+        The model that is tested and kept is a mean over rounds in which the last round weighs 1 - `averaging` and every
+        round before it `averaging` times what the next one weighs; 0 takes the last round's model alone.
     stopping : str
         "held-out": each coalition trains as many rounds as are best on training rows that a model has not seen (see
         `training.stopping`), which takes as long as one more training. "none": all coalitions train `rounds` rounds.
@@ -135,7 +136,7 @@ def train(
     number("local_epochs", local_epochs, at_least=1, whole=True)
     number("participation", participation, above=0, at_most=1)
     number("weight_decay", weight_decay, at_least=0)
-    number("lr_decay", lr_decay, at_least=0)
+    number("averaging", averaging, at_least=0, at_most=0.99)
     if optimizer not in OPTIMIZERS:
         raise InputError(unknown("optimizer", optimizer, OPTIMIZERS))
     if evaluate_every is not None:
@@ -151,19 +152,24 @@ def train(
         grouping, method = coalitions, coalitions.method
     else:
         grouping, method = Grouping(_coalitions(coalitions, names, federation.left_out, alone=chosen.alone)), called
-    chooses = stopping == "held-out" and grouping.method == Grouping.method  # clustered baselines have no fixed folds
+    fixed = grouping.method == Grouping.method  # clustered baselines change who is in which coalition as they train
+    chooses = stopping == "held-out" and fixed
 
     def session_of(name: str) -> Session:
         schema = federation.schema
         network = Network(Network.describe(name, model_options or {}, schema.shape, len(schema.classes)), seed=seed)
         plain = (float(lr), int(batch_size), int(local_epochs), int(seed), float(weight_decay), optimizer)
-        setting = Setting(called, chosen.options(), network.text, *plain, network.names_of(keep or chosen.keep), float(lr_decay))
+        kept = network.names_of(keep or chosen.keep)
+        mean = float(averaging) if fixed else 0.0
+        setting = Setting(called, chosen.options(), network.text, *plain, kept, mean)
         return Session(federation, setting, chosen, network, federation.quantities, participation)
 
     stopped: Stopping | None = None
     if model_name == "auto":
         if not chooses or model_options:
-            raise InputError("`model` (='auto') needs `stopping` (='held-out'), fixed coalitions and no `model_options`")
+            raise InputError(
+                "`model` (='auto') needs `stopping` (='held-out'), fixed coalitions and no `model_options`"
+            )
         model_name, stopped = _better_model(session_of, grouping, rounds, progress)
     session = session_of(model_name)
     network, setting, schema = session.network, session.setting, federation.schema
@@ -239,10 +245,10 @@ def train(
             resumed=resumed,
         )
     order = list(dict.fromkeys(session.assignment[name] for name in names))
-    models = {"last": np.stack([session.servers[label]["w"].numpy() for label in order])}
+    models = {"last": np.stack([served(session.servers[label])["w"].numpy() for label in order])}
     if final.kept:  # for a client that did not answer at the end, its coalition's model stands in
-        served = {name: session.servers[session.assignment[name]]["w"].numpy() for name in names}
-        models["personal"] = np.stack([final.kept.get(name, served[name]) for name in names])
+        theirs = {name: served(session.servers[session.assignment[name]])["w"].numpy() for name in names}
+        models["personal"] = np.stack([final.kept.get(name, theirs[name]) for name in names])
     result = TrainingResult(
         models={which: rows[:, : network.parameters + network.buffers] for which, rows in models.items()},
         names=tuple(names),

@@ -90,7 +90,8 @@ def choose_rounds(session: Session, grouping: Grouping, ceiling: int, progress: 
                 del models[coalition]  # it diverged, or nobody answers: what was measured so far decides
             elif number <= ceiling:
                 models[coalition] = [
-                    session.aggregate(server, _states(replies, fold)) for fold, server in enumerate(models[coalition])
+                    session.aggregate(server, _states(replies, fold), number)
+                    for fold, server in enumerate(models[coalition])
                 ]
         progress(min(number, ceiling), ceiling)
     measured = {name: np.array(curve) for name, curve in curves.items() if len(curve) > 1}
@@ -160,9 +161,15 @@ def _lowest(curve: Curve) -> int:
 
 def _message(session: Session, servers: Sequence[State], *, train: bool) -> Message:
     """Return what a client is sent: what the algorithm broadcasts for each fold, stacked."""
-    parts = [arrays_of(session.algorithm.broadcast(server)) for server in servers]
+    parts = [arrays_of(_broadcast(session, server)) for server in servers]
     stacked = {key: np.stack([part[key] for part in parts]) for key in parts[0]}
     return {**stacked, "folds": len(parts), "train": train}
+
+
+def _broadcast(session: Session, server: State) -> State:
+    """Return what the algorithm broadcasts, and the mean over rounds, which is to be measured, if there is one."""
+    sent = session.algorithm.broadcast(server)
+    return {**sent, "mean": server.get("mean", server["w"])} if session.setting.averaging else sent
 
 
 def _states(replies: Mapping[str, Message], fold: int) -> Replies:
