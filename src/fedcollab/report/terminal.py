@@ -89,10 +89,8 @@ def gain_table(results: Mapping[str, TrainingResult]) -> Table:
     for way, result in results.items():
         accuracy = result.reported
         gains = ("", "")
-        both = np.isfinite(accuracy) & np.isfinite(local)
-        if way != "local" and both.any():
-            ipr, rsd = (measure(accuracy[both], local[both]) for measure in (metrics.ipr, metrics.rsd))
-            gains = (f"{100 * ipr:.0f} %", f"{100 * rsd:.1f}")
+        if way != "local":
+            gains = (f"{100 * metrics.ipr(accuracy, local):.0f} %", f"{100 * metrics.rsd(accuracy, local):.1f}")
         mean, worst = np.nanmean(accuracy), np.nanmin(accuracy)  # without those who did not answer at the end
         row = (WAYS.get(way, way), f"{100 * mean:.1f} %", *gains, f"{100 * worst:.1f} %")
         table.add_row(*row, style="bold" if way == "coalitions" else None)
@@ -111,9 +109,8 @@ def verdict(results: Mapping[str, TrainingResult]) -> str:
     better, same, lost = count(grouped)
     return (
         "IPR: share of clients that gain against training alone; RSD: how unequal the gains are (points).\n"
-        f"Everyone together: {worse} of {len(local)} clients {'gets' if worse == 1 else 'get'} a worse model than they "
-        "would have alone.\n"
-        f"In coalitions: {better} get{'s' if better == 1 else ''} a better one, {same} one as good, {lost} a worse one."
+        f"Everyone together: {worse} of {len(local)} clients get a worse model than they would have alone.\n"
+        f"In coalitions: {better} get a better one, {same} one as good, {lost} a worse one."
     )
 
 

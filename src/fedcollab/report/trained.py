@@ -75,7 +75,7 @@ def sentence(run: RunContents) -> str:
     if local is not None and ours is not None:
         mean = 100 * float(np.nanmean(ours - local))
         better, same, worse = (int(test.sum()) for test in (ours > local, ours == local, ours < local))
-        words = [f"{better} of {count} clients get{'s' if better == 1 else ''} a better model than alone"]
+        words = [f"{better} of {count} clients get a better model than alone"]
         words += [f"{same} an equally good one"] if same else []
         words += [f"{worse} a worse one"] if worse else []
         parts.append(
@@ -84,7 +84,7 @@ def sentence(run: RunContents) -> str:
     if local is not None and everyone is not None:
         worse = int((everyone < local).sum())
         parts.append(
-            f"With everyone together, {worse} of {count} get{'s' if worse == 1 else ''} a worse model than alone."
+            f"With everyone together, {worse} of {count} get a worse model than alone."
             if worse
             else "With everyone together, nobody gets a worse model than alone."
         )
