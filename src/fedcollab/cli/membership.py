@@ -13,6 +13,7 @@ from fedcollab import federation as federation_of
 from fedcollab import report
 from fedcollab.cli import options, sources
 from fedcollab.cli.names import ClientName
+from fedcollab.data.read import TEST, read_client, read_clients
 from fedcollab.errors import FedcollabWarning, InputError, unknown
 from fedcollab.progress import bar
 from fedcollab.runs import membership
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from fedcollab.data import ClientData
     from fedcollab.federation import Federation
     from fedcollab.runs import Run
+    from fedcollab.runs.membership import State
 
 #: exit code of `check` when regrouping is advised
 ADVISED = 3
@@ -72,11 +74,7 @@ def join(
     existing clients' files are needed for its distances and for training; the run knows where they were last.
     """
     run, state = membership.open_state(run_dir)
-    if client.stem in state.names:
-        raise InputError(
-            f"`--client` (={str(client)!r}): the run has a client `{client.stem}`; fedcollab check looks at it"
-        )
-    newcomer = sources.read_newcomer(client, _label(run, source), _drop(run, source))
+    newcomer = _newcomer(run, state, client, source)
     federation = _open(run, [*_present(run, state.names, source), newcomer])
     _note_changed(run, federation)
     with bar(f"taking {newcomer.name} in", quiet=quiet or as_json) as progress:
@@ -120,7 +118,7 @@ def leave(
     if client not in state.names:
         raise InputError(unknown("--client", client, state.names))
     federation = None
-    if retrain and (source["clients"] is not None or sources.knows_files(run)):
+    if retrain and sources.locate(run, source["clients"])[0] is not None:
         federation = _open(run, _present(run, [name for name in state.names if name != client], source))
     with bar(f"training without {client}", quiet=quiet or as_json or not retrain) as progress:
         found = membership.leave(
@@ -194,9 +192,34 @@ def check(
     click.get_current_context().exit(ADVISED if advised else 0)
 
 
+def _newcomer(run: Run, state: State, path: Path, source: dict[str, Any]) -> ClientData:
+    """Read the newcomer's file, with its test split where there is one beside it."""
+    if path.stem in state.names:
+        raise InputError(
+            f"`--client` (={str(path)!r}): the run has a client `{path.stem}`; fedcollab check looks at it"
+        )
+    return _read(run, path, source)
+
+
+def _read(run: Run, path: Path, source: dict[str, Any]) -> ClientData:
+    """Read one client's file, with its test split where there is one beside it."""
+    test = path.with_name(f"{path.stem}{TEST}{path.suffix}")
+    return read_client(path, _label(run, source), test if test.is_file() else None, _drop(run, source))
+
+
 def _present(run: Run, names: Iterable[str], source: dict[str, Any]) -> list[ClientData]:
-    """Read the run's clients from their folder, or from where they joined from."""
-    return sources.read_present(run, names, source["clients"], _label(run, source), _drop(run, source))
+    """Read the run's clients from their folder, or from where they joined from; other files there are ignored."""
+    folder, elsewhere = sources.locate(run, source["clients"])
+    if folder is None:
+        raise InputError("`--clients` must name the folder with the files of the run's clients")
+    found = {client.name: client for client in read_clients(folder, _label(run, source), _drop(run, source))}
+    found |= {name: _read(run, elsewhere[name], source) for name in names if name in elsewhere and name not in found}
+    missing = [name for name in names if name not in found]
+    if missing:
+        raise InputError(
+            f"`--clients` (={str(folder)!r}) has no file of client `{missing[0]}`; if it left: fedcollab leave"
+        )
+    return [found[name] for name in names]
 
 
 def _settings(run: Run) -> dict[str, Any]:
@@ -252,5 +275,5 @@ def _finish(run: Run, found: Any, kept: Path, as_json: bool, *more: str, regroup
     click.echo("\n".join([str(found), *more]))
     click.echo(f"\nHistory:  {kept}")
     if regroup:
-        where = "" if sources.knows_files(run) else " --clients FOLDER"
+        where = " --clients FOLDER" if sources.locate(run, None)[0] is None else ""
         click.echo(f"Next:     fedcollab check {run.path}{where} --apply")

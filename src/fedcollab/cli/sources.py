@@ -7,14 +7,11 @@ report shows it, and a run without it works as before, with --clients.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from fedcollab import files
-from fedcollab.data.client import ClientData
-from fedcollab.data.read import TEST, read_client, read_clients
-from fedcollab.errors import InputError
 from fedcollab.runs import Run
 
 FILE = "sources.json"
@@ -50,69 +47,27 @@ def forget(run: Run, client: str) -> None:
         files.write_json(run.file(FILE), "sources", content)
 
 
-def knows_files(run: Run) -> bool:
-    """Return whether the run knows where client files are."""
-    return run.has(FILE)
-
-
-def read_newcomer(path: Path, label: str | None, drop: Sequence[str]) -> ClientData:
-    """Read one client's file, with its test split where there is one beside it.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-    label : str or None
-        The label column.
-    drop : sequence of str
-        Columns to leave out.
-    """
-    test = path.with_name(f"{path.stem}{TEST}{path.suffix}")
-    return read_client(path, label, test if test.is_file() else None, drop)
-
-
-def read_present(
-    run: Run, names: Iterable[str], folder: Path | None, label: str | None, drop: Sequence[str]
-) -> list[ClientData]:
-    """Read the files of clients of the run: those of a folder, and others where the run knows them to be.
+def locate(run: Run, folder: Path | None) -> tuple[Path | None, dict[str, Path]]:
+    """Return where client files are.
 
     Parameters
     ----------
     run : Run
         The run.
-    names : iterable of str
-        The clients.
     folder : Path or None
-        The folder that was given; without one, that of the run. Other files there are ignored.
-    label : str or None
-        The label column.
-    drop : sequence of str
-        Columns to leave out.
+        The folder that was given.
 
     Returns
     -------
-    list of ClientData
-        The clients, in the order of `names`.
-
-    Raises
-    ------
-    InputError
-        If no folder is given or known, or a client's file is nowhere.
+    tuple of (Path or None, dict of Path)
+        The folder, the run's if none was given; and the files of clients that joined from elsewhere, if they are still
+        there, by name.
     """
     known = _known(run)
     if folder is None and known["folder"] is not None:
-        folder = run.path / known["folder"]
-    if folder is None:
-        raise InputError("`--clients` must name the folder with the files of the run's clients")
-    found = {client.name: client for client in read_clients(folder, label, drop)}
-    for name in names:
-        elsewhere = run.path / known["clients"].get(name, "")
-        if name not in found and elsewhere.is_file():
-            found[name] = read_newcomer(elsewhere, label, drop)
-        elif name not in found:
-            where = os.path.relpath(folder)
-            raise InputError(f"`--clients` (={where!r}) has no file of client `{name}`; if it left: fedcollab leave")
-    return [found[name] for name in names]
+        folder = Path(os.path.relpath(run.path / known["folder"]))
+    joined = {name: run.path / path for name, path in known["clients"].items()}
+    return folder, {name: path for name, path in joined.items() if path.is_file()}
 
 
 def _known(run: Run) -> dict[str, Any]:
