@@ -241,6 +241,8 @@ def check_settings(settings: Mapping[str, Any]) -> None:
     training.make_algorithm(settings["algorithm"], settings.get("algorithm_options"))
     choose("model", settings["model"], {"auto": None, **training.MODELS})
     number("lr", settings["lr"], above=0)
+    number("weight_decay", settings.get("weight_decay", 0.0), at_least=0)
+    number("averaging", settings.get("averaging", 0.0), at_least=0, at_most=0.99)
     for option in ("rounds", "batch_size", "local_epochs"):
         number(option, settings[option], at_least=1, whole=True)
 
@@ -280,8 +282,10 @@ def all_stages(
     )
     prepared = pipeline.prepare(clients)
     fitted = replace(pipeline, run_dir=start()).fit(prepared)
-    asked = {key: settings[key] for key in ("rounds", "lr", "batch_size", "local_epochs")}
+    keys = ("rounds", "lr", "batch_size", "local_epochs", "optimizer", "weight_decay", "averaging", "stopping")
+    asked = {key: settings[key] for key in keys if key in settings}
     chosen = {"algorithm": settings["algorithm"], "options": settings.get("algorithm_options")}
+    chosen["keep"] = list(settings.get("keep", ()))
     results = {}
     for way in runs.WAYS:
         results[way] = fitted.train(way=way, **asked, **({} if way == "local" else chosen))

@@ -55,11 +55,11 @@ def train(
     scale: str | None = None,
     participation: float = 1.0,
     evaluate_every: int | None = 10,
-    weight_decay: float = 0.0,
-    optimizer: str = "sgd",
+    weight_decay: float = defaults.WEIGHT_DECAY,
+    optimizer: str = defaults.OPTIMIZER,
     keep: Sequence[str] = (),
-    averaging: float = 0.8,
-    stopping: str = "held-out",
+    averaging: float = defaults.AVERAGING,
+    stopping: str = defaults.STOPPING,
     run_dir: str | Path | None = None,
     callbacks: Sequence[Callback] = (),
     progress: Progress = silent,
@@ -159,7 +159,7 @@ def train(
         schema = federation.schema
         network = Network(Network.describe(name, model_options or {}, schema.shape, len(schema.classes)), seed=seed)
         plain = (float(lr), int(batch_size), int(local_epochs), int(seed), float(weight_decay), optimizer)
-        kept = network.names_of(keep or chosen.keep)
+        kept = list(network.names_of(keep or chosen.keep))
         mean = float(averaging) if fixed else 0.0
         setting = Setting(called, chosen.options(), network.text, *plain, kept, mean)
         return Session(federation, setting, chosen, network, federation.quantities, participation)
