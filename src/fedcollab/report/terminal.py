@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from fedcollab.report.absent import unmeasured
 from fedcollab.report.judgement import Judgement
 from fedcollab.report.words import amount, answer_sentence, coalition_line, measure, plus_minus, range_of_names, signed
 from fedcollab.runs.run import WAYS
@@ -80,7 +81,7 @@ def show_run(fitted: Fitted, judgement: Judgement, page: Path, next_command: str
     for way, result in judgement.results.items():
         for reason in result.stopped.values():
             shown.print(f"[bold]Note[/bold] ({WAYS[way]}): {escape(reason)}")
-    for line in words(absence.read(page.parent)):
+    for line in [*unmeasured(judgement.results), *words(absence.read(page.parent))]:
         shown.print(f"[bold]Note[/bold]: {escape(line)}")
     shown.print(f"\nReport:  {escape(str(page))}\nNext:    {escape(next_command)}")
 

@@ -9,6 +9,7 @@ from .comparing import compare as compare
 from .comparison import MAJORITY as MAJORITY
 from .comparison import Comparison as Comparison
 from .models import MODELS as MODELS
+from .models import check_model as check_model
 from .models import name_model as name_model
 from .models import register_model as register_model
 from .result import TrainingResult as TrainingResult

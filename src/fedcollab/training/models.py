@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from fedcollab import seeds
+from fedcollab.data.schema import Schema
 from fedcollab.encoders.resnet import resnet18
 from fedcollab.errors import InputError, choose, number, unknown
 from fedcollab.training.hooks import check_options
@@ -316,6 +317,27 @@ class Network:
                 f"{where} gives output {got} for 2 samples; the labels need {wanted}, one score for each of "
                 f"{spec['classes']} classes"
             )
+
+
+def check_model(model: str | Factory | nn.Module, options: Mapping[str, Any] | None, schema: Schema) -> None:
+    """Check that a model takes the clients' samples and gives one score for each class; "auto" always finds one.
+
+    Parameters
+    ----------
+    model : str, callable or torch.nn.Module
+        As in `train`.
+    options : mapping or None
+        The model's options.
+    schema : Schema
+        What the clients agreed on.
+
+    Raises
+    ------
+    InputError
+        If it does not, or an option is unknown.
+    """
+    if not (isinstance(model, str) and model == "auto"):
+        Network(Network.describe(name_model(model), options or {}, schema.shape, len(schema.classes)))
 
 
 def size_of(text: str) -> int:

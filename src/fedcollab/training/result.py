@@ -266,14 +266,14 @@ class TrainingResult:
         Parameters
         ----------
         path : str or Path
-            The file, or the folder with training.json.
+            The file, the folder with training.json, or a run directory: then its training in coalitions.
 
         Raises
         ------
         InputError
             If a file is missing, broken or of another kind.
         """
-        path = _file(path)
+        path = _file(artefact.inside(path, "training.json", "training/coalitions/training.json"))
         content = artefact.read_json(path, "training")
         try:
             layout = [(str(name), tuple(int(side) for side in shape)) for name, shape in content["layout"]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -14,11 +14,13 @@ from typing import Any, BinaryIO
 import numpy as np
 from torch import nn
 
+from fedcollab.data.client import list_clients
 from fedcollab.errors import FedcollabWarning, InputError, number, unknown
 from fedcollab.federation import Clients, federate
 from fedcollab.files import write_bytes
 from fedcollab.progress import Progress, silent
 from fedcollab.threads import one_core_each
+from fedcollab.training import defaults
 from fedcollab.training.algorithms import Algorithm, make_algorithm
 from fedcollab.training.callbacks import Callback
 from fedcollab.training.checkpoint import Checkpoint, Snapshot, identity
@@ -38,13 +40,13 @@ AUTO_MODELS = ("logistic", "mlp")
 def train(
     clients: Clients,
     coalitions: Any,
-    algorithm: str | Algorithm = "fedavg",
-    model: str | Factory | nn.Module = "mlp",
+    algorithm: str | Algorithm = defaults.ALGORITHM,
+    model: str | Factory | nn.Module = defaults.MODEL,
     *,
-    rounds: int = 100,
-    lr: float = 0.1,
-    batch_size: int = 32,
-    local_epochs: int = 1,
+    rounds: int = defaults.ROUNDS,
+    lr: float = defaults.LR,
+    batch_size: int = defaults.BATCH_SIZE,
+    local_epochs: int = defaults.LOCAL_EPOCHS,
     seed: int = 0,
     options: Mapping[str, Any] | None = None,
     model_options: Mapping[str, Any] | None = None,
@@ -53,11 +55,11 @@ def train(
     scale: str | None = None,
     participation: float = 1.0,
     evaluate_every: int | None = 10,
-    weight_decay: float = 0.0,
-    optimizer: str = "sgd",
+    weight_decay: float = defaults.WEIGHT_DECAY,
+    optimizer: str = defaults.OPTIMIZER,
     keep: Sequence[str] = (),
-    averaging: float = 0.8,
-    stopping: str = "held-out",
+    averaging: float = defaults.AVERAGING,
+    stopping: str = defaults.STOPPING,
     run_dir: str | Path | None = None,
     callbacks: Sequence[Callback] = (),
     progress: Progress = silent,
@@ -67,8 +69,8 @@ def train(
 
     Parameters
     ----------
-    clients : iterable of ClientData, Runtime or Federation
-        The clients; for a federation, `scale` is settled already.
+    clients : iterable of ClientData, mapping, Runtime or Federation
+        The clients, in a mapping by name (see `federate`); for a federation, `scale` is settled already.
     coalitions : list of lists of str, str, object or Grouping
         Lists of client names, an object with `.coalitions`, "local" (each alone) or "global" (everyone); or a
         `Grouping` that changes them as training goes on (see `fedcollab.baselines`).
@@ -143,7 +145,7 @@ def train(
         raise InputError(unknown("stopping", stopping, STOPPING))
     called, chosen = make_algorithm(algorithm, options)
     model_name = "auto" if isinstance(model, str) and model == "auto" else name_model(model)
-    clients = list(clients) if isinstance(clients, Iterable) else clients
+    clients = list_clients(clients)
     federation = federate(clients, runtime=runtime, device=device, scale=scale, seed=seed)
     names = federation.in_order_of(clients)
     if isinstance(coalitions, Grouping):
@@ -157,7 +159,7 @@ def train(
         schema = federation.schema
         network = Network(Network.describe(name, model_options or {}, schema.shape, len(schema.classes)), seed=seed)
         plain = (float(lr), int(batch_size), int(local_epochs), int(seed), float(weight_decay), optimizer)
-        kept = network.names_of(keep or chosen.keep)
+        kept = list(network.names_of(keep or chosen.keep))
         mean = float(averaging) if fixed else 0.0
         setting = Setting(called, chosen.options(), network.text, *plain, kept, mean)
         return Session(federation, setting, chosen, network, federation.quantities, participation)
