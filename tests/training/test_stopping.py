@@ -124,7 +124,7 @@ def test_nobody_measured_means_the_ceiling() -> None:
 
 
 def test_small_clients_follow_the_others_under_a_limit() -> None:
-    """A silo that sends nothing made of fewer than 20 samples is not asked; its coalition's rounds come from the rest."""
+    """A silo that sends nothing made of fewer than 20 samples is not asked; its rounds come from the others."""
 
     class Strict(Wire):
         min_samples = 20

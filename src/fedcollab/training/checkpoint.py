@@ -1,8 +1,9 @@
 """Where training has come to, on disk: a coordinator that is killed goes on from there, and ends with the same models.
 
-A snapshot holds all that a round leaves behind on the server: each coalition's state, who is in which, how long
-each trains, and for whom which round counts; and, where the clients live in this process, what they keep. Everything random
-is derived from (seed, round, client), so that nothing else is needed: the resumed run equals the undisturbed one.
+A snapshot holds all that a round leaves behind on the server: each coalition's state, who is in which, how long each
+trains, and for whom which round counts; and, where the clients live in this process, what they keep. Everything
+random is derived from (seed, round, client), so that nothing else is needed: the resumed run equals the undisturbed
+one.
 
 In a real federation clients keep their own state on their own disk, that of the last round and of the one before it. A
 message says from which round to go on, so that a round may be asked for twice (`training.client`).

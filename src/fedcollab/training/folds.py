@@ -1,9 +1,9 @@
 """Training on all rows but some, to measure on the rest: what happens at a silo when the number of rounds is chosen.
 
-A client cuts its training rows into K folds, drawn from a digest of its own samples, so that a server cannot repeat the draw.
-For each fold there is a model that never sees it. A message carries the K models; the client measures each on the fold that
-it has not seen, trains it for a round on the others, and replies with the K models and one mean loss over all folds. Test
-rows play no part.
+A client cuts its training rows into K folds, drawn from a digest of its own samples, so that a server cannot repeat
+the draw. For each fold there is a model that never sees it. A message carries the K models; the client measures each
+on the fold that it has not seen, trains it for a round on the others, and replies with the K models and one mean loss
+over all folds. Test rows play no part.
 """
 
 from __future__ import annotations

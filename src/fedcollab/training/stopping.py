@@ -1,13 +1,15 @@
-"""How many rounds to train: chosen on training rows that a model has not seen, for each coalition, before it is trained.
+"""How many rounds to train: chosen for each coalition on training rows that a model has not seen.
 
-For each of K folds of the clients' training rows a model trains in every coalition on the rows outside the fold, all folds in
-the same rounds. Before every round each client measures the models on the rows that they have not seen, and sends one mean
-loss over all its rows. With l_i(t) that loss at client i after t rounds, m_i its rows, and l(t) the mean over all clients,
+For each of K folds of the clients' training rows a model trains in every coalition on the rows outside the fold, all
+folds in the same rounds. Before every round each client measures the models on the rows that they have not seen, and
+sends one mean loss over all its rows. With l_i(t) that loss at client i after t rounds, m_i its rows, and l(t) the
+mean over all clients,
 
     rounds of coalition S = argmin_t  (sum_{i in S} l_i(t) / |S|) m_S + POOLED l(t),      t = 1 ... ceiling
 
-A coalition of few rows, whose own curve is mostly noise, follows the curve of all; a large one follows its own. Then all
-rows train that long. Test rows are never looked at. With K = 2 the folds cost as much as one training of `ceiling` rounds.
+A coalition of few rows, whose own curve is mostly noise, follows the curve of all; a large one follows its own. Then
+all rows train that long. Test rows are never looked at. With K = 2 the folds cost as much as one training of
+`ceiling` rounds.
 """
 
 from __future__ import annotations
