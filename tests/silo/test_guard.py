@@ -347,7 +347,7 @@ PROPER: dict[str, Message] = {
     "train-folds": {"setting": "{}", "round": 1, "folds": 2, "w": np.zeros((2, 3), dtype=np.float32), "train": True,
                     "coalition": ["a", "b"]},
     "evaluate": {"setting": "{}", "round": 1, "w": np.zeros(3, dtype=np.float32), "personal": False, "keep": False,
-                 "stay": False},
+                 "stay": False, "mean": False},
     compare_client.compare.name: {"trainings": ["t"], "settings": ["{}"], "w0": np.zeros(3, dtype=np.float32)},
     "losses": {"setting": "{}", "round": 1, "models": np.zeros((2, 3), dtype=np.float32)},
     "cross-norm": {},

@@ -167,9 +167,9 @@ training = several(
     click.option("--keep", multiple=True, metavar="LAYER", help="A layer that stays with each client; repeatable."),
     click.option(
         "--averaging",
-        default=defaults.AVERAGING,
-        show_default=True,
-        help="How far back the mean over rounds reaches that is used as the model; 0: the last round alone.",
+        type=float,
+        help="Use a mean over rounds as the model, this far back; 0: the last round's.  [default: what is better on "
+        "the held-out rows]",
     ),
     click.option(
         "--stopping",

@@ -244,7 +244,7 @@ def check_settings(settings: Mapping[str, Any]) -> None:
     choose("model", settings["model"], {"auto": None, **training.MODELS})
     number("lr", settings["lr"], above=0)
     number("weight_decay", settings.get("weight_decay", 0.0), at_least=0)
-    number("averaging", settings.get("averaging", 0.0), at_least=0, at_most=0.99)
+    number("averaging", settings.get("averaging") or 0.0, at_least=0, at_most=0.99)
     for option in ("rounds", "batch_size", "local_epochs"):
         number(option, settings[option], at_least=1, whole=True)
 

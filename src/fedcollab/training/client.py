@@ -101,11 +101,14 @@ class EvaluateMessage(TrainMessage):
         Send the personal model back.
     stay : bool
         Keep the model that the client would use in its own state.
+    mean : bool
+        Use the means over rounds of what the client keeps.
     """
 
     personal: bool
     keep: bool
     stay: bool
+    mean: bool
 
 
 class EvaluateReply(TypedDict):
@@ -322,7 +325,7 @@ def _train(names: Sequence[str], messages: Messages, silos: Silos, setting: Sett
 def _evaluate(message: Message, silo: Silo, setting: Setting) -> Message:
     """Test a model, and the client's personal one if that is asked, on one client's test split."""
     algorithm = algorithm_of(setting)
-    client = _local(message, silo, algorithm, setting, mean=True)
+    client = _local(message, silo, algorithm, setting, mean=message["mean"])
     data = data_of(silo)
     with lend_network(setting, silo.device) as network:
         grad = gradient(network, setting)

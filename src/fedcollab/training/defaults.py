@@ -15,7 +15,5 @@ LOCAL_EPOCHS = 1
 #: what takes a local step, and by how much weights shrink after it
 OPTIMIZER = "sgd"
 WEIGHT_DECAY = 0.0
-#: how far back the mean over rounds reaches that is used as a model
-AVERAGING = 0.8
 #: how the number of rounds is decided
 STOPPING = "held-out"

@@ -61,9 +61,11 @@ class TrainingResult:
         Every time that a client failed to answer.
     rounds : list of int
         How many rounds each coalition trained.
+    averaged : list of bool
+        Whether each coalition uses the mean over rounds rather than the last round's model.
     held_out : mapping of arrays
         Where the rounds were chosen: each client's mean loss on training rows that a model had not seen, after 0, 1, 2,
-        ... rounds.
+        ... rounds (the lower one of the mean over rounds and the last round's model).
     distances : array, optional
         N x N in the order of `names`, where a clustered baseline has one.
     training : str
@@ -85,6 +87,7 @@ class TrainingResult:
     stopped: Mapping[int, str] = field(default_factory=dict)
     failures: list[tuple[int, str, str]] = field(default_factory=list)
     rounds: list[int] = field(default_factory=list)
+    averaged: list[bool] = field(default_factory=list)
     held_out: Mapping[str, Floats] = field(default_factory=dict)
     distances: Floats | None = None
     training: str = ""
@@ -246,6 +249,7 @@ class TrainingResult:
                 "stopped": {str(key): value for key, value in self.stopped.items()},
                 "failures": self.failures,
                 "rounds": self.rounds,
+                "averaged": self.averaged,
                 "held_out": dict(self.held_out),
                 "cost": dict(self.cost),
                 "settings": dict(self.settings),
@@ -294,6 +298,7 @@ class TrainingResult:
                 stopped={int(key): value for key, value in content["stopped"].items()},
                 failures=[(int(number), name, why) for number, name, why in content["failures"]],
                 rounds=[int(number) for number in content["rounds"]],
+                averaged=[bool(mean) for mean in content["averaged"]],
                 held_out=_numbers(content["held_out"]),
                 distances=None if content["distances"] is None else np.array(content["distances"], dtype=np.float64),
                 training=str(content.get("training", "")),
