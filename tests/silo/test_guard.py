@@ -535,8 +535,7 @@ def test_a_private_silo_tests_no_models_and_its_fingerprint_is_its_own(clients: 
     private = kept(require_privacy=Privacy(1.0))
     schema = {"prepare": {"schema": federate(private, scale="none").schema.to_json()}}
     with pytest.raises(Paused, match=r"requires differential privacy .*'evaluate' has none"):
-        private.call("evaluate", {"a": {"setting": "{}", "round": 1, "w": np.zeros(3, dtype=np.float32),
-                                           "personal": False, "keep": False, "stay": False}})  # fmt: skip
+        private.call("evaluate", {"a": PROPER["evaluate"]})
     prints = [fingerprint({}, Silo(clients[0], dict(schema), key=key)) for key in (b"", b"one", b"two", b"one")]
     assert prints[1] == prints[3]
     assert len({entry["fingerprint"] for entry in prints}) == 3
