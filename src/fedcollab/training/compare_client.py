@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcollab.training import outcomes
-from fedcollab.training.client import data_of, lend_network, limit_setting, tensor_of
+from fedcollab.training.client import limit_setting
+from fedcollab.training.client_side import data_of, lend_network, tensor_of
 from fedcollab.training.descend import Setting, gradient
 from fedcollab.training.outcomes import Outcome
 from fedcollab.wire.action import Refused, Release, action

@@ -24,7 +24,8 @@ from fedcollab.data.schema import Arrays
 from fedcollab.data.split import fold_of
 from fedcollab.errors import InputError
 from fedcollab.training.averaging import add_means, split_means, use_means
-from fedcollab.training.client import (
+from fedcollab.training.client import limit_train
+from fedcollab.training.client_side import (
     algorithm_of,
     arrays_of,
     data_of,
@@ -34,7 +35,6 @@ from fedcollab.training.client import (
     keep_state,
     kept_state,
     lend_network,
-    limit_train,
     line_of,
     setting_of,
     tensor_of,
