@@ -66,7 +66,7 @@ class Problem(ABC):
     @property
     @abstractmethod
     def room(self) -> float:
-        """Bytes that one table of a search may take beside the matrix."""
+        """Bytes that the tables of a search may take beside the matrix."""
 
     @property
     def count(self) -> int:
@@ -167,7 +167,7 @@ class Instance(Problem):
 
     @property
     def room(self) -> float:  # noqa: D102
-        return self.pairs.nbytes
+        return 3 * self.pairs.nbytes
 
     def sums(self, labels: Labels) -> Floats:  # noqa: D102
         sums: Floats = np.bincount(labels, weights=self.own).astype(np.float64)
@@ -216,7 +216,7 @@ class RowInstance(Problem):
 
     @property
     def room(self) -> float:  # noqa: D102
-        return 0.4 * self.inputs.matrix.nbytes
+        return 0.8 * self.inputs.matrix.nbytes
 
     def sums(self, labels: Labels) -> Floats:  # noqa: D102
         assignment = labels[self.unit]
@@ -265,13 +265,6 @@ class RowInstance(Problem):
         key = np.zeros(self.count, dtype=np.uint64)
         np.add.at(key, self.unit, np.array(rows))
         return np.lexsort((key, self.masses)).astype(np.int64)
-
-    def shifts(self, labels: Labels) -> Floats:
-        """Return how far each unit lies from its coalition on average: its clients' shift terms, per client."""
-        assignment = labels[self.unit]
-        mass = np.bincount(labels, weights=self.masses)[assignment]
-        own = own_sums(self.inputs.matrix, self.inputs.quantities, assignment)
-        return np.bincount(self.unit, weights=own / mass) / self.sizes
 
 
 def build_instance(inputs: Inputs, constraints: Constraints, C: float) -> Instance:
