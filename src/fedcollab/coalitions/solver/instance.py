@@ -49,7 +49,7 @@ class Problem(ABC):
 
     @abstractmethod
     def row(self, unit: int) -> Floats:
-        """Return the pair costs of one unit with every unit (those with itself count for nothing)."""
+        """Return the pair costs of one unit with every unit; 0 with itself."""
 
     @abstractmethod
     def rows(self) -> Iterator[Floats]:
@@ -196,7 +196,9 @@ class RowInstance(Problem):
         if self.count == len(self.unit):
             return self._pair_costs(unit)
         total = np.sum([self._pair_costs(client) for client in np.flatnonzero(self.unit == unit).tolist()], axis=0)
-        return np.bincount(self.unit, weights=total).astype(np.float64)
+        costs: Floats = np.bincount(self.unit, weights=total).astype(np.float64)
+        costs[unit] = 0.0  # pairs inside the unit are its own sum
+        return costs
 
     def _pair_costs(self, client: int) -> Floats:
         """Return the pair costs of one client with every client."""
@@ -235,7 +237,7 @@ class RowInstance(Problem):
             inner[block] = np.bincount(labels, weights=total * m, minlength=count)
         return self.contracted(blocks, inner)
 
-    def subset(self, units: Labels, share: float) -> Instance:
+    def subset(self, units: Labels, share: float = 1.0) -> Instance:
         """Return the problem of some of the units in memory, with C and size limits for a sample of this share."""
         place = np.full(self.count, -1)
         place[units] = np.arange(len(units))

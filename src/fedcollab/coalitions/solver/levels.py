@@ -165,7 +165,7 @@ def _split(problem: RowInstance, labels: Labels, cuts: dict[bytes, Labels]) -> L
         if key not in cuts:
             cuts[key] = np.zeros((len(SHARES), len(members)), dtype=np.int64)
             if 1 < len(members) <= SAMPLE:
-                inner = problem.subset(members, 1.0)
+                inner = problem.subset(members)
                 tree = merge_tree(inner.at(SHARES[0] * problem.C))
                 cuts[key] = np.stack([tree.best(inner.at(share * problem.C)) for share in SHARES])
         blocks[:, members] = members[0] * 2 * problem.count + cuts[key]  # no two coalitions share a block
