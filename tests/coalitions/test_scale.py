@@ -31,9 +31,7 @@ def test_never_worse_than_alone_everyone_and_greedy_merging(reference, seed, cou
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize(
-    "options", [{}, {"noise": 0.1}, {"noise": 0.05, "unequal": True}, {"symmetric": False}]
-)
+@pytest.mark.parametrize("options", [{}, {"noise": 0.1}, {"noise": 0.05, "unequal": True}, {"symmetric": False}])
 def test_planted_groups_are_matched_or_beaten(reference, seed, options):
     D, m, truth = reference.consortium(450, 15, seed, **options)
     answer = solve(D, m, 10.0, prove=False)

@@ -71,7 +71,7 @@ class Segment:
 
     @property
     def objective(self) -> float:
-        """L at this segment's `C`."""
+        """The objective of this partition at the segment's own `C`."""
         return self.at(self.C)
 
     def at(self, C: float) -> float:
@@ -79,7 +79,7 @@ class Segment:
         return self.slope * C + self.intercept
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON; an open end is None."""
+        """Return the content as plain values that can be written as JSON; an open end is None."""
         return {
             "c_low": self.c_low,
             "c_high": None if self.c_high == np.inf else self.c_high,
@@ -129,7 +129,7 @@ class CPath(Sequence[Segment]):
         return min((widest, *finer), key=lambda part: part.c_low)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return the content as plain values that can be written as JSON."""
         return {
             "suggested": self.segments.index(self.suggested),
             "suggested_C": self.suggested.C,
@@ -294,6 +294,7 @@ def _segment(
     proven: bool,
     limits: tuple[float, float],
 ) -> Segment:
+    """Return a line of the envelope as a segment of the path, with its C and the clients by name."""
     assignment = instance.to_clients(line.labels)
     groups: list[list[Any]] = [[] for _ in range(int(assignment.max()) + 1)]
     for client, label in enumerate(assignment):

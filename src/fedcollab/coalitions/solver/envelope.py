@@ -45,7 +45,7 @@ class Line(NamedTuple):
     labels: Labels
 
     def at(self, C: float) -> float:
-        """Return L at one C."""
+        """Return the objective of this partition at one C."""
         return self.slope * C + self.intercept
 
 

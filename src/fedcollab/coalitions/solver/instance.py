@@ -70,7 +70,7 @@ class Problem(ABC):
 
     @property
     def count(self) -> int:
-        """How many units there are."""
+        """The number of units, must-link groups counted once."""
         return len(self.sizes)
 
     @property

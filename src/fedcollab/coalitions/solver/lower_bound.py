@@ -100,7 +100,7 @@ def _rounded_charge(client: int, near: Labels, distance: Floats, mass: Floats, C
     scale = LEVELS / reach
     level = np.minimum((distance * scale).astype(np.int64), LEVELS - 1)
     others = np.where(near == client, 0.0, mass)
-    summed = np.bincount(level, weights=others, minlength=LEVELS)
+    summed: Floats = np.bincount(level, weights=others, minlength=LEVELS).astype(np.float64)
     rounded = _least_charge(float(mass[near == client][0]), np.arange(LEVELS) / scale, summed, C)
     over = np.maximum(rounded - distance, 0.0)
     if mass @ (over * over) >= C * C:  # the equation of lambda is passed already: own weights have a lower bound

@@ -204,7 +204,7 @@ class Descent:
         return target, float(change[target]) + rest - float(self.cost[here])
 
     def _price(self, size: float, mass: float, sums: float) -> float:
-        """Return f of one slot."""
+        """Return the cost f of one slot; an empty one costs nothing."""
         return float(self.problem.cost(size, mass, sums)) if size > 0 else 0.0
 
     def _move(self, unit: int, target: int) -> None:
