@@ -1,4 +1,4 @@
-"""The search at every size: never worse than what is simple, planted groups found, constraints kept, order irrelevant."""
+"""The search at every size: never worse than what is simple, planted groups found, constraints kept, in any order."""
 
 import importlib
 
