@@ -33,7 +33,7 @@ SHARES = 6000
 #: a table of all distances is given up to this many clients
 TABLE = 24
 #: beyond this many clients the page shows distances between coalitions, so many of the largest at most
-PAIRS, COALITIONS = 300, 100
+PAIRS, COALITIONS = 300, 40
 #: bins of the histogram of distances
 BINS = 25
 
