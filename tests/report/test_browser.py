@@ -214,3 +214,22 @@ def test_it_prints(small, visit):
     page.emulate_media(media="print")
     assert page.evaluate("getComputedStyle(document.body).color") == "rgb(27, 31, 36)"
     assert not page.locator("#c").is_visible()
+
+
+def test_a_thousand_clients_show_coalitions_first_and_clients_on_demand(run_of, visit):
+    names = tuple(f"client-{i:04d}" for i in range(1000))
+    page_file = write(run_of(names, stage="coalitions"))
+    assert page_file.stat().st_size < 3_000_000
+    page = visit(page_file)
+    rows = page.locator("#client-table tbody tr:not(.group)")
+    assert rows.count() == 1000
+    assert page.locator("#client-table tbody tr:not(.group):visible").count() == 0
+    page.locator("#client-table button[data-coalition]").first.click()
+    opened = page.locator("#client-table tbody tr:not(.group):visible")
+    assert 0 < opened.count() < 1000
+    assert "client-0000" in opened.first.inner_text()
+    page.fill("#find", "client-0999")
+    assert opened.count() == 1
+    page.fill("#find", "")
+    assert 0 < opened.count() < 1000
+    assert page.locator("#matrix-fixed svg").count() == 1

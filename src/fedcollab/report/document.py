@@ -15,7 +15,7 @@ from fedcollab import __version__
 from fedcollab.report import charts, theme, trained
 from fedcollab.report.answer import answer
 from fedcollab.report.clients import client_rows, steadiness
-from fedcollab.report.differences import distance_words
+from fedcollab.report.differences import distance_words, many_clients
 from fedcollab.report.facts import cost_facts, next_commands, setting_facts
 from fedcollab.report.pictures import pictures
 from fedcollab.report.run import RunContents
@@ -42,6 +42,7 @@ def render(run: RunContents) -> str:
     rows = client_rows(run, stable)
     specs = _specs(run, moved)
     results = _trained(run)
+    crowded = many_clients(run)
     quantities = run.distances.quantities
     source = run.config.get("settings", {}).get("source") or run.directory.resolve().name
     return template.render(
@@ -59,6 +60,7 @@ def render(run: RunContents) -> str:
         answer=answer(run, rows, moved, stable),
         slider=None if moved is None else _slider_words(moved),
         rows=rows,
+        crowded=crowded,
         stable=stable is not None,
         measured=any(row.gain is not None for row in rows),
         trained=results,
@@ -76,8 +78,8 @@ def render(run: RunContents) -> str:
             {
                 "names": list(run.names),
                 "quantities": quantities.tolist(),
-                "distance": packed(np.where(run.distances.observed, run.distances.matrix, np.nan)),
-                "error": packed(run.distances.stderr),
+                "distance": None if crowded else packed(np.where(run.distances.observed, run.distances.matrix, np.nan)),
+                "error": None if crowded else packed(run.distances.stderr),
                 "slider": moved,
                 "blocks": [] if run.collaboration is None else charts.blocks(run.collaboration.assignment),
                 "palette": len(theme.COALITIONS),
