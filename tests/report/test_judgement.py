@@ -205,3 +205,17 @@ def test_a_single_training_shows_its_intervals(capsys: pytest.CaptureFixture[str
     shown = capsys.readouterr().out
     assert "80.5 ± 2.2 %" in shown, "n and s: 90 and 71 %, 400 samples each"
     assert "Mean accuracy 73.7 ± 2.0 % (balanced 63.7 %, AUC 85.0 %, log loss 0.500)." in shown
+
+
+def test_how_long_each_way_trained_is_said_where_it_was_chosen() -> None:
+    judgement = planted(GOOD)
+    assert judgement.lengths() == ""
+    settings, lengths = (
+        {"stopping": "held-out", "rounds": 90},
+        {"local": [12, 45, 30], "global": [80], "coalitions": [7, 7]},
+    )
+    chosen = {way: replace(r, settings=settings, rounds=lengths[way]) for way, r in judgement.results.items()}
+    assert Judgement.of(chosen, None, NAMES).lengths() == (
+        "Rounds, chosen on training rows that no model had seen (at most 90): alone 12 to 45, everyone together 80, "
+        "in coalitions 7."
+    )

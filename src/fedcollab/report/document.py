@@ -164,6 +164,7 @@ def _trained(run: RunContents) -> dict[str, Any] | None:
     pictures = trained.curve_rows(run)
     return {
         "sentences": run.judgement.sentences(),
+        "lengths": run.judgement.lengths(),
         "remarks": run.judgement.remarks(),
         "summary": trained.summary_rows(run.judgement),
         "pictures": [{key: p[key] for key in ("coalition", "title", "clients")} for p in pictures],

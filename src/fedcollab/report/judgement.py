@@ -153,6 +153,19 @@ class Judgement:
         mean = f"On average {signed(average.mean)} points ({interval(average)}): {clear}."
         return f"{WAYS[way].capitalize()}: {text}. {mean}"
 
+    def lengths(self) -> str:
+        """Return how many rounds were chosen for each way of training, in words; empty where they were given."""
+        chosen = {way: result for way, result in self.results.items() if result.settings.get("stopping") == "held-out"}
+        if not chosen:
+            return ""
+        most = max(int(result.settings["rounds"]) for result in chosen.values())
+        spans = []
+        for way, result in chosen.items():
+            least, longest = min(result.rounds), max(result.rounds)
+            span = str(least) if least == longest else f"{least} to {longest}"
+            spans.append(f"{WAYS.get(way, way)} {span}")
+        return f"Rounds, chosen on training rows that no model had seen (at most {most}): {', '.join(spans)}."
+
     def remarks(self) -> list[str]:
         """Return sentences on what the figures cannot tell, and on models that are no better than a constant answer."""
         return [*self._below_majority(), *self._too_small()]
@@ -179,6 +192,7 @@ class Judgement:
             "mean_loss": self.mean(way, "loss"),
             **{key: self.column(way, key) for key in PLAIN},
             **{f"mean_{key}": self.mean(way, key) for key in PLAIN},
+            "rounds": list(self.results[way].rounds),
             "ipr": None,
             "rsd": None,
         }

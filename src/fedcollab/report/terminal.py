@@ -122,7 +122,7 @@ def verdict(judgement: Judgement) -> list[str]:
         f"Means over clients; ±: {level} interval. Gain: points over training alone; IPR: share of clients with one; "
         "RSD: how unequal gains are."
     )
-    return [key, *judgement.sentences()]
+    return [key, *judgement.sentences(), *filter(None, [judgement.lengths()])]
 
 
 def show_distances(distances: Distances, next_command: str) -> None:
@@ -193,6 +193,8 @@ def show_training(result: TrainingResult, folder: Path, judgement: Judgement | N
     further += [f"AUC {measure(own.mean('trained', 'auc'), 100, ' %', 1)}"]
     further += [f"log loss {measure(own.mean('trained', 'loss'), 1, '', 3)}"]
     shown.print(f"Mean accuracy {amount(mean.mean)}{plus_minus(mean)} % ({', '.join(further)}).")
+    if own.lengths():
+        shown.print(own.lengths())
     for line in () if judgement is None else [*judgement.sentences(), *judgement.remarks()]:
         shown.print(escape(line))
     shown.print(f"Models and metrics: {escape(str(folder))}")
