@@ -1,4 +1,8 @@
-"""Which samples of a client are its test split, where it brings none of its own."""
+"""Which samples of a client are its test split, where it brings none of its own; and groups that stay together.
+
+Samples of one group (one patient, one household) are nearly copies of each other. Were some of them trained on and
+others tested on, a model that remembers would look like one that has learnt.
+"""
 
 from __future__ import annotations
 
@@ -40,13 +44,15 @@ def with_test(data: ClientData, share: float, seed: int) -> ClientData:
     if not 0 < chosen.sum() < len(data.y) - 1:
         raise InputError(
             f"client `{data.name}` has {len(data.y)} samples, too few to hold out a test split; at least 4 are needed"
+            + ("" if data.groups is None else ", of at least 2 groups")
         )
     x, x_test = (data.x[mask] for mask in (~chosen, chosen))
-    return ClientData(data.name, x, data.y[~chosen], x_test, data.y[chosen])
+    groups = None if data.groups is None else data.groups[~chosen]
+    return ClientData(data.name, x, data.y[~chosen], x_test, data.y[chosen], groups)
 
 
 def held_out(data: ClientData, share: float, seed: int) -> NDArray[np.bool_]:
-    """Return a mask of the samples that a client without a test split holds out.
+    """Return a mask of the samples that a client without a test split holds out; a group is held out whole or not.
 
     Parameters
     ----------
@@ -62,7 +68,10 @@ def held_out(data: ClientData, share: float, seed: int) -> NDArray[np.bool_]:
     array of bool
         True for each sample that is held out.
     """
-    return stratified(data.y, share, seeds.generator(seed, "hold-out", data.name))
+    rng = seeds.generator(seed, "hold-out", data.name)
+    if data.groups is None:
+        return stratified(data.y, share, rng)
+    return _stratified_groups(data.groups, data.y, share, rng)
 
 
 def stratified(y: NDArray[Any], share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
@@ -93,3 +102,84 @@ def stratified(y: NDArray[Any], share: float, rng: np.random.Generator) -> NDArr
     for label in range(len(labels)):
         mask[rng.permutation(np.flatnonzero(index == label))[: take[label]]] = True
     return mask
+
+
+def fold_of(groups: NDArray[Any] | None, y: NDArray[Any] | None, k: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Deal samples to folds so that every group is in one fold, and folds are as alike as whole groups allow.
+
+    Groups are dealt out one by one, in random order and the largest first, each to the fold in which the counts of its
+    labels are lowest. Without groups, every label is dealt out evenly, as in a stratified cross-validation.
+
+    Parameters
+    ----------
+    groups : array or None
+        The group of each sample; None: each sample is a group of its own.
+    y : array or None
+        The label of each sample, by which folds are made alike; None: by their sizes alone.
+    k : int
+        How many folds there are.
+    rng : numpy.random.Generator
+        Decides between equals.
+
+    Returns
+    -------
+    array of int
+        The fold, from 0 to k - 1, of each sample; some folds stay empty if there are fewer groups than folds.
+
+    Examples
+    --------
+    >>> fold_of(np.array([7, 7, 7, 8, 9, 9]), None, 3, np.random.default_rng(0))
+    array([0, 0, 0, 2, 1, 1])
+    """
+    if groups is None and y is None:
+        raise ValueError("`groups` or `y` must be given")
+    samples = len(y) if groups is None else len(groups)  # type: ignore[arg-type]
+    members = np.unique(np.arange(samples) if groups is None else groups, return_inverse=True)[1].reshape(-1)
+    labels = np.unique(np.zeros(samples) if y is None else y, return_inverse=True)[1].reshape(-1)
+    counts = _counts(members, labels)
+    weight = 1 / counts.sum(axis=0)  # a rare label counts as much as a common one
+    held = np.zeros((k, counts.shape[1]))
+    fold = np.zeros(len(counts), dtype=np.int64)
+    for group in _largest_first(counts, rng):
+        after = ((held + counts[group]) ** 2 * weight).sum(axis=1) - (held**2 * weight).sum(axis=1)
+        best = np.flatnonzero(after <= after.min() + 1e-12)
+        sizes = held[best].sum(axis=1)
+        fold[group] = best[int(np.argmin(sizes))]
+        held[fold[group]] += counts[group]
+    return fold[members]
+
+
+def _stratified_groups(
+    groups: NDArray[np.int64], y: NDArray[Any], share: float, rng: np.random.Generator
+) -> NDArray[np.bool_]:
+    """Return a mask of whole groups with about this share of the samples of every label.
+
+    Groups are gone through in random order, the largest first; one is taken if that brings the counts of labels nearer
+    to the share that is wanted. At least one is taken.
+    """
+    members = np.unique(groups, return_inverse=True)[1].reshape(-1)
+    counts = _counts(members, np.unique(y, return_inverse=True)[1].reshape(-1))
+    wanted, weight = share * counts.sum(axis=0), 1 / counts.sum(axis=0)
+    taken, chosen = np.zeros(counts.shape[1]), np.zeros(len(counts), dtype=bool)
+    order = _largest_first(counts, rng)
+    for group in order:
+        now, then = (((wanted - held) ** 2 * weight).sum() for held in (taken, taken + counts[group]))
+        if then < now:
+            chosen[group] = True
+            taken += counts[group]
+    if not chosen.any():
+        chosen[order[-1]] = True
+    return chosen[members]
+
+
+def _counts(members: NDArray[np.int64], labels: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return how many samples of each label every group has."""
+    counts = np.zeros((int(members.max()) + 1, int(labels.max()) + 1), dtype=np.int64)
+    np.add.at(counts, (members, labels), 1)
+    return counts
+
+
+def _largest_first(counts: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+    """Return the groups in descending order of size, equal ones in random order."""
+    order: NDArray[np.int64] = np.lexsort((rng.random(len(counts)), -counts.sum(axis=1)))
+    return order

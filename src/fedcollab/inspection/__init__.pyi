@@ -1,0 +1,4 @@
+from .check import inspect as inspect
+from .differences import Difference as Difference
+from .result import Finding as Finding
+from .result import Inspection as Inspection
