@@ -227,18 +227,10 @@ def _missing(column: str, profiles: Mapping[str, Any], replies: Replies) -> Iter
     usual = _middle(list(shares.values()))
     for name, share in shares.items():
         if share - least >= MISSING and share >= usual:
-            seen = (
-                f"missing in {100 * share:.0f} % of the rows here, and in {100 * least:.0f} % where it is missing least"
-            )
+            seen = f"missing in {100 * share:.0f} % of the rows here, and in {100 * least:.0f} % at another client"
             effect = "missingness alone tells these clients apart"
-            yield Finding(
-                name,
-                column,
-                "missingness",
-                "warning",
-                f"{seen}: {effect}.",
-                f"--drop {column} (--keep {column}: go on with it)",
-            )
+            remedy = f"--drop {column} (--keep {column}: go on with it)"
+            yield Finding(name, column, "missingness", "warning", f"{seen}: {effect}.", remedy)
 
 
 def _middle(values: Sequence[float]) -> float:
