@@ -13,6 +13,7 @@ from fedcollab import coalitions as coalitions_of
 from fedcollab import data, distances, federation, files, metrics, runs, training
 from fedcollab import report as report_of
 from fedcollab.cli import options
+from fedcollab.cli.inspecting import begin_with_check, keep_check
 from fedcollab.errors import choose, number
 from fedcollab.files import check_target
 from fedcollab.progress import bar
@@ -20,6 +21,7 @@ from fedcollab.progress import bar
 if TYPE_CHECKING:
     from fedcollab.data import ClientData
     from fedcollab.federation import Federation
+    from fedcollab.inspection import Inspection
     from fedcollab.runs import Fitted, Run
     from fedcollab.training import TrainingResult
     from fedcollab.wire import Runtime
@@ -57,20 +59,24 @@ def run(
     Every stage leaves its artefact in the run directory; an interrupted run goes on where it stopped.
     """
     options.parse_C(C)  # refused before anything is read
-    measuring = options.take_measuring(settings)
-    found, brought = options.find_clients(scenario, clients, label, drop)
+    measuring, how = options.take_measuring(settings), options.take_reading(settings)
+    found, brought = options.find_clients(scenario, clients, label, drop, how)
     settings = with_defaults({"C": C, **settings}, brought) | ({"distance_options": measuring} if measuring else {})
     value = options.parse_C(settings.pop("C"))
     origin = (scenario or clients or Path()).resolve()
     out = out or Path("runs") / origin.stem
     asked = {"source": str(origin.name), "label": label, "drop": list(drop), "C": value, **settings}
+    asked |= brought.get("reading", {})
     target = out
+    check_settings(settings)
+    checked = begin_with_check(found, brought, settings, quiet=as_json)
     fitted, results = all_stages(
         found, value, settings, lambda: runs.Run.start(target, asked, fresh=fresh), quiet=quiet or as_json
     )
+    keep_check(checked, out)
     page = report_of.write(out)
     if as_json:
-        options.print_json(summary(fitted, results, page))
+        options.print_json(summary(fitted, results, page, checked))
     else:
         report_of.show_run(fitted, results, page, next_command=f"fedcollab explain {out / 'collaboration.json'}")
 
@@ -108,12 +114,10 @@ def estimate(
     Clients that do not answer are left unobserved; with --resume, later, their pairs alone are measured.
     """
     check_target(out)
-    measuring = options.take_measuring(settings)
-    with (
-        options.open_source(scenario, clients, label, drop, on, journal=out.parent) as (found, brought),
-        bar("distances", quiet=quiet or as_json) as progress,
-    ):
+    measuring, how = options.take_measuring(settings), options.take_reading(settings)
+    with options.open_source(scenario, clients, label, drop, on, journal=out.parent, how=how) as (found, brought):
         settings = with_defaults(settings, brought)
+        checked = begin_with_check(found, brought, settings, quiet=as_json)
         keys = ("scale", "missing_indicators", "test_share", "seed", "encoder")
         prepared = {key: settings[key] for key in keys}
         if resume:
@@ -123,12 +127,13 @@ def estimate(
             present = federation.federate(found, **prepared)
         run = runs.Run(out.parent) if on is not None else None
         described = None if run is None else run.begin(present)
-        if resume:
-            estimated = distances.complete(known, present, progress)
-        else:
-            estimated = distances.estimate_distances(
-                present, method=settings["distance"], seed=settings["seed"], progress=progress, **measuring
-            )
+        with bar("distances", quiet=quiet or as_json) as progress:
+            if resume:
+                estimated = distances.complete(known, present, progress)
+            else:
+                estimated = distances.estimate_distances(
+                    present, method=settings["distance"], seed=settings["seed"], progress=progress, **measuring
+                )
         made: Any = {"distance": settings["distance"], "seed": settings["seed"], "options": measuring}
         if resume:  # by the method and settings of the file
             made = (files.read_made(out) or {"settings": made})["settings"]
@@ -138,8 +143,10 @@ def estimate(
         if run is not None:
             run.write_clients(present, described or {})
             run.write_config({} if resume else {"settings": settings})
+        keep_check(checked, out.parent)
     if as_json:
-        options.print_json(options.read_json(out))
+        findings = [] if checked is None else checked.as_dict()["findings"]
+        options.print_json({**options.read_json(out), "findings": findings})
     else:
         report_of.show_distances(estimated, next_command=f"fedcollab solve {out} --C auto")
 
@@ -180,7 +187,8 @@ def train(
     ends = ("local", "global")
     groups: Any = coalitions if coalitions in ends else coalitions_of.Collaboration.load(coalitions).coalitions
     names = None if coalitions in ends else [str(name) for members in groups for name in members]
-    with options.open_source(scenario, clients, label, drop, on, names, journal=out) as (found, brought):
+    how = options.take_reading(settings)
+    with options.open_source(scenario, clients, label, drop, on, names, journal=out, how=how) as (found, brought):
         settings = with_defaults(settings, brought)
         shape = {key: settings.pop(key) for key in ("scale", "test_share")}
         folders = [out.parent.parent, *[Path(coalitions).parent] * (names is not None)] if on is not None else []
@@ -310,7 +318,9 @@ def with_defaults(settings: dict[str, Any], brought: dict[str, Any]) -> dict[str
     return merged
 
 
-def summary(fitted: Fitted, results: dict[str, TrainingResult], page: Path) -> dict[str, Any]:
+def summary(
+    fitted: Fitted, results: dict[str, TrainingResult], page: Path, checked: Inspection | None = None
+) -> dict[str, Any]:
     """Return the answer and what it gained as plain values, for JSON.
 
     Parameters
@@ -321,6 +331,8 @@ def summary(fitted: Fitted, results: dict[str, TrainingResult], page: Path) -> d
         The results of training, by way of training.
     page : Path
         The report.
+    checked : Inspection, optional
+        What the data check found.
     """
     local = results["local"].reported
     collaboration = fitted.collaboration
@@ -341,4 +353,5 @@ def summary(fitted: Fitted, results: dict[str, TrainingResult], page: Path) -> d
             for way, result in results.items()
         },
         "report": str(page),
+        "findings": [] if checked is None else checked.as_dict()["findings"],
     }

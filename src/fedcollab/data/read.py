@@ -187,6 +187,7 @@ def read_client(
     columns: Iterable[str] | None = None,
     label_map: Mapping[str, str] | None = None,
     id_column: str | None = None,
+    lenient: bool = False,
 ) -> ClientData:
     """Read one client's file; its name is the client's.
 
@@ -199,13 +200,15 @@ def read_client(
     test : str or Path, optional
         The file of the client's test split; an NPZ file may also hold its own.
     drop : iterable of str
-        Columns to leave out; the file must have them.
+        Columns to leave out.
     columns : iterable of str, optional
         The columns to read, in this order; None: all.
     label_map : mapping of str to str, optional
         What to read instead of a label.
     id_column : str, optional
         The column whose value rows of one person share (see `read_clients`).
+    lenient : bool
+        Whether the file may lack columns of `drop`.
 
     Returns
     -------
@@ -220,12 +223,18 @@ def read_client(
     reading = Reading(label, drop, columns, label_map or {}, False, id_column)
     read = _read(Path(path), reading, None if test is None else Path(test))
     if is_table(read.data.x):
-        for option, names in (("drop", reading.drop), ("id", (id_column,) if id_column else ())):
+        for option, names in (("drop", () if lenient else reading.drop), ("id", (id_column,) if id_column else ())):
             for column in names:
                 if column not in read.columns_read:
                     listed = ", ".join(read.columns_read)
                     raise InputError(f"`--{option}` (={column!r}) is not a column of `{path}`; columns: {listed}")
     return _settled(read.data, reading.columns, {})
+
+
+def test_beside(path: Path) -> Path | None:
+    """Return the file with the test split of a client, if there is one beside the client's file."""
+    beside = (path.with_name(f"{path.stem}{TEST}{suffix}") for suffix in (path.suffix, *sorted(READABLE)))
+    return next((file for file in beside if file.is_file()), None)
 
 
 @dataclass(frozen=True)

@@ -125,7 +125,7 @@ def _identifier(column: str, profiles: Mapping[str, Any]) -> Iterator[Finding]:
     seen = f"whole numbers of which {100 * unique:.0f} % are different"
     if reasons:
         reasons += ["they rise or fall from row to row"] * monotone
-        yield Finding(None, column, "identifier", "error", f"{seen}, and {' and '.join(reasons)}: {effect}.", ids)
+        yield Finding(None, column, "identifier", "error", f"{seen}, and {' and '.join(reasons[:2])}: {effect}.", ids)
     elif unique >= UNIQUE_NUMBERS:
         severity = "warning" if monotone else "info"
         more = ", rising or falling from row to row" if monotone else ""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
-from fedcollab.data.spelling import spellings
+from fedcollab.data.spelling import normal_form, spellings
 from fedcollab.inspection.differences import LABEL
 from fedcollab.inspection.result import Finding
 from fedcollab.wire.message import Message
@@ -50,13 +50,15 @@ def _spellings(replies: Replies) -> Iterator[Finding]:
     for reply in replies.values():
         for label, count in reply["labels"].items():
             total[label] = total.get(label, 0) + count
-    for usual, *others in spellings(total).values():
-        for name, reply in replies.items():
-            found = [label for label in others if label in reply["labels"]]
-            if found:
-                seen = f"the label {usual!r} is written {' and '.join(map(repr, found))} here"
-                effect = "it counts as a class of its own, so that clients that agree seem to differ"
-                yield Finding(name, LABEL, "label-spelling", "error", f"{seen}: {effect}.", _MERGE)
+    usual = {other: texts[0] for texts in spellings(total).values() for other in texts[1:]}
+    for name, reply in replies.items():
+        found = [label for label in reply["labels"] if label in usual]
+        if found:
+            seen = f"{_listed(usual[label] for label in found)} of other clients is {_listed(found)} here"
+            if {usual[label] for label in found} & set(reply["labels"]):
+                seen = f"{_listed(usual[label] for label in found)} is also written {_listed(found)}"
+            effect = "each spelling counts as a class of its own, so that clients that agree seem to differ"
+            yield Finding(name, LABEL, "label-spelling", "error", f"{seen}: {effect}.", _MERGE)
     for name, reply in replies.items():
         if reply["rare_spellings"]:
             seen = "a label that few rows have differs from another one by case, blanks or number format alone"
@@ -67,7 +69,7 @@ def _separate(replies: Replies) -> Iterator[Finding]:
     """Find clients that share no label with most others, however indirectly."""
     groups: list[tuple[set[str], set[str]]] = []  # labels, clients
     for name, reply in replies.items():
-        labels, members = set(reply["labels"]), {name}
+        labels, members = {normal_form(label) for label in reply["labels"]}, {name}
         if not labels:
             continue
         for group in [group for group in groups if group[0] & labels]:
@@ -118,3 +120,7 @@ def _named(labels: Mapping[str, int]) -> str:
 def _some(labels: Mapping[str, int]) -> str:
     listed = sorted(labels)
     return ", ".join(map(repr, listed[:3])) + (", ..." if len(listed) > 3 else "")
+
+
+def _listed(labels: Iterable[str]) -> str:
+    return " and ".join(map(repr, dict.fromkeys(labels)))

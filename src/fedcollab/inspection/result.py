@@ -13,6 +13,8 @@ from fedcollab.errors import InputError
 from fedcollab.inspection.differences import LABEL, Difference, column_differences
 from fedcollab.wire.message import Message
 
+#: what a run directory calls the result of its data check
+FILE = "inspection.json"
 #: from harmless to certain to spoil the advice
 SEVERITIES = ("info", "warning", "error")
 
@@ -116,7 +118,8 @@ class Inspection:
             key = (found.kind, found.column, found.severity, found.remedy, found if alone else None)
             same.setdefault(key, []).append(found)
         return [
-            (members[0], [found.client for found in members if found.client is not None]) for members in same.values()
+            (members[0], list(dict.fromkeys(found.client for found in members if found.client is not None)))
+            for members in same.values()
         ]
 
     def as_dict(self) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 from . import theme as theme
 from .figures import save_chart as save_chart
+from .findings import show_inspection as show_inspection
+from .findings import show_warnings as show_warnings
 from .page import need_charts as need_charts
 from .page import write as write
 from .page import write_figures as write_figures
