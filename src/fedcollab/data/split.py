@@ -68,16 +68,16 @@ def held_out(data: ClientData, share: float, seed: int) -> NDArray[np.bool_]:
     array of bool
         True for each sample that is held out.
     """
-    rng = seeds.generator(seed, "hold-out", data.name)
-    if data.groups is None:
-        return stratified(data.y, share, rng)
-    return _stratified_groups(data.groups, data.y, share, rng)
+    return stratified(data.y, share, seeds.generator(seed, "hold-out", data.name), data.groups)
 
 
-def stratified(y: NDArray[Any], share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
+def stratified(
+    y: NDArray[Any], share: float, rng: np.random.Generator, groups: NDArray[np.int64] | None = None
+) -> NDArray[np.bool_]:
     """Return a mask of a share of the samples, with every label's share as near to it as whole samples allow.
 
     Each label gets its quota rounded down; the samples still missing go to the largest remainders, ties at random.
+    With groups, whole groups are chosen, so that the shares are met less exactly.
 
     Parameters
     ----------
@@ -87,12 +87,16 @@ def stratified(y: NDArray[Any], share: float, rng: np.random.Generator) -> NDArr
         The share of the samples to choose; at least one is chosen.
     rng : numpy.random.Generator
         Draws the samples.
+    groups : array of int, optional
+        The group of each sample; a group is chosen whole or not at all.
 
     Returns
     -------
     array of bool
         True for each sample that is chosen.
     """
+    if groups is not None:
+        return _stratified_groups(groups, y, share, rng)
     labels, index, counts = np.unique(y, return_inverse=True, return_counts=True)
     quota = counts * share
     take = np.floor(quota).astype(int)
