@@ -157,12 +157,11 @@ def keep_check(found: Inspection | None, folder: Path) -> None:
     folder : Path
         The run directory, or the folder of the distances.
     """
-    path = folder / inspection.FILE
     if found is None:
         return
-    known = inspection.Inspection.load(path) if path.is_file() else None
+    known = inspection.read_beside(folder)
     if known is None or (known.findings, known.profiles) != (found.findings, found.profiles):
-        found.save(path)
+        found.save(folder / inspection.FILE)
 
 
 def in_one_line(found: Inspection) -> str:

@@ -49,20 +49,18 @@ class Reading:
     id_column: str | None = None
 
     def __post_init__(self) -> None:
-        columns = self.columns
-        given = {
-            "drop": tuple(self.drop),
-            "columns": columns if columns is None or isinstance(columns, str) else tuple(columns),
-            "label_map": {str(old): str(new) for old, new in self.label_map.items()},
-        }
-        for key, value in given.items():
-            object.__setattr__(self, key, value)
-        if isinstance(self.columns, str) and self.columns != COMMON:
-            raise InputError(f"`columns` (={self.columns!r}) must be 'common' or a list of columns")
-        for key, names in (("drop", given["drop"]), ("columns", given["columns"] or ())):
-            if self.label is not None and self.label in names and names != COMMON:
-                what = "it cannot be left out" if key == "drop" else "it is read in any case"
-                raise InputError(f"`--{key}` (={self.label!r}) is the label column; {what}")
+        drop, columns = tuple(self.drop), self.columns
+        listed = () if columns is None or isinstance(columns, str) else tuple(columns)
+        label_map = {str(old): str(new) for old, new in self.label_map.items()}
+        object.__setattr__(self, "drop", drop)
+        object.__setattr__(self, "columns", listed or columns)
+        object.__setattr__(self, "label_map", label_map)
+        if isinstance(columns, str) and columns != COMMON:
+            raise InputError(f"`columns` (={columns!r}) must be 'common' or a list of columns")
+        if self.label is not None and self.label in drop:
+            raise InputError(f"`--drop` (={self.label!r}) is the label column; it cannot be left out")
+        if self.label is not None and self.label in listed:
+            raise InputError(f"`--columns` (={self.label!r}) is the label column; it is read in any case")
         if self.id_column is not None and self.id_column == self.label:
             raise InputError(f"`--id` (={self.id_column!r}) is the label column")
 

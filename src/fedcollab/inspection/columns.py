@@ -137,7 +137,7 @@ def _identifier(column: str, profiles: Mapping[str, Any]) -> Iterator[Finding]:
 
 def _dense(profiles: Any) -> bool:
     """Return whether the different whole numbers lie next to each other, at most clients: 1, 2, 3, ... in any order."""
-    dense = [part["std"] <= 2 * math.sqrt((part["distinct"] ** 2 - 1) / 12) for part in profiles]
+    dense = [bool(part["std"] <= 2 * math.sqrt((part["distinct"] ** 2 - 1) / 12)) for part in profiles]
     return sum(dense) > len(dense) / 2
 
 
@@ -187,9 +187,9 @@ def _categories(column: str, profiles: Mapping[str, Any]) -> Iterator[Finding]:
     if found or len(texts) < 2:
         return
     for name, counts in texts.items():
-        others = set().union(*(set(values) for other, values in texts.items() if other != name))
-        strange = sum(count for value, count in counts.items() if value not in others)
-        if strange >= 0.9 * profiles[name]["present"] > 0 and others:
+        known = {value for other, values in texts.items() if other != name for value in values}
+        strange = sum(count for value, count in counts.items() if value not in known)
+        if strange >= 0.9 * profiles[name]["present"] > 0 and known:
             seen = f"no other client has its categories ({', '.join(map(repr, sorted(counts)[:3]))})"
             effect = "other codes for the same things tell clients apart"
             remedy = f"write them alike in the file, or --drop {column}"

@@ -138,7 +138,7 @@ def _hash_rows(x: Any, y: NDArray[Any], key: str) -> NDArray[np.uint64]:
     labels = pd.Series([str(label) for label in y.tolist()], dtype=object)
     own = pd.util.hash_pandas_object(labels, index=False, hash_key=key[:16], categorize=False).to_numpy()
     rest = pd.util.hash_pandas_object(frame, index=False, hash_key=key[:16], categorize=False).to_numpy()
-    mixed: NDArray[np.uint64] = rest * np.uint64(1_000_003) ^ own
+    mixed: NDArray[np.uint64] = np.bitwise_xor(np.multiply(rest, np.uint64(1_000_003)), own).astype(np.uint64)
     return mixed
 
 

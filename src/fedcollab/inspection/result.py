@@ -178,6 +178,18 @@ class Inspection:
         return f"Inspection({len(self.names)} clients: {listed})"
 
 
+def read_beside(folder: str | Path) -> Inspection | None:
+    """Return what the data check of a run directory found; None if the run did not begin with one.
+
+    Parameters
+    ----------
+    folder : str or Path
+        The run directory, or the folder of the distances.
+    """
+    path = Path(folder) / FILE
+    return Inspection.load(path) if path.is_file() else None
+
+
 def ordered(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     """Return findings with the gravest first; those of one kind and column stay together."""
     first_seen = {key: place for place, (key, _) in enumerate(itertools.groupby(findings, _key))}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.markup import escape
 from rich.table import Table
@@ -12,10 +13,11 @@ from fedcollab.report.terminal import console
 from fedcollab.report.words import range_of_names
 
 if TYPE_CHECKING:
-    from fedcollab.inspection import Finding, Inspection
+    from fedcollab.inspection import Difference, Finding, Inspection
+    from fedcollab.report.run import RunContents
 
 STYLES = {"error": "bold red", "warning": "yellow", "info": "dim"}
-#: the most columns that a sentence names, and the most pairs that a section lists
+#: the most columns that a sentence names, and the most pairs that a page lists
 COLUMNS, PAIRS = 3, 12
 
 
@@ -88,13 +90,45 @@ def difference_sentence(found: Inspection, first: str, second: str) -> str | Non
     return f"{first} and {second} differ most in {listed}."
 
 
-def separating(found: Inspection, pairs: Sequence[tuple[str, str]]) -> list[str]:
-    """Return the sentences of these pairs, as many as a page can hold."""
-    sentences = (difference_sentence(found, first, second) for first, second in pairs[:PAIRS])
+def separates(run: RunContents) -> list[str]:
+    """Return which columns tell clients apart, for the pairs that are most different: sentences for the page."""
+    if run.inspection is None:
+        return []
+    distances, names = run.distances, run.names
+    pairs = [pair for pair in itertools.combinations(range(len(names)), 2) if distances.observed[pair]]
+    pairs = sorted(pairs, key=lambda pair: (-distances.matrix[pair], pair))[:PAIRS]
+    return _sentences(run.inspection, [(names[i], names[j]) for i, j in pairs])
+
+
+def separating(found: Inspection | None, names: Sequence[str], client: str | None = None) -> list[str]:
+    """Return which columns tell clients apart, for the pairs with the most different column: sentences.
+
+    Parameters
+    ----------
+    found : Inspection or None
+        The data check of the run, if there was one.
+    names : sequence of str
+        The clients.
+    client : str, optional
+        The client whose pairs count; without it, all pairs.
+    """
+    if found is None:
+        return []
+    known = [name for name in names if name in found.profiles]
+    if client is None:
+        pairs = list(itertools.combinations(known, 2))
+    else:
+        pairs = [(client, name) for name in known if name != client and client in known]
+    most = {pair: max((each.distance for each in found.differences(*pair)), default=0.0) for pair in pairs}
+    return _sentences(found, sorted(pairs, key=lambda pair: -most[pair])[:PAIRS])
+
+
+def _sentences(found: Inspection, pairs: Sequence[tuple[str, str]]) -> list[str]:
+    sentences = (difference_sentence(found, first, second) for first, second in pairs)
     return [sentence for sentence in sentences if sentence is not None]
 
 
-def _difference(each: Any) -> str:
+def _difference(each: Difference) -> str:
     name = "the labels" if each.column == "label" else each.column
     return f"{name} ({each.distance:.2f})"
 

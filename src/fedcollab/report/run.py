@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcollab import inspection
 from fedcollab.coalitions import Collaboration, CPath
 from fedcollab.distances import Distances
+from fedcollab.inspection import Inspection
 from fedcollab.runs.run import Run
 from fedcollab.wire import absence
 from fedcollab.wire.absence import Absence
@@ -40,6 +42,8 @@ class RunContents:
         What was trained, by way of training.
     absences : sequence of Absence
         Who did not answer, when and why.
+    inspection : Inspection or None
+        What the data check found, if the run began with one.
     """
 
     directory: Path
@@ -49,6 +53,7 @@ class RunContents:
     collaboration: Collaboration | None
     results: Mapping[str, TrainingResult]
     absences: Sequence[Absence] = ()
+    inspection: Inspection | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -102,4 +107,5 @@ def read_run(directory: str | Path) -> RunContents:
         run.collaboration(),
         run.results(),
         absence.read(run.path),
+        inspection.read_beside(run.path),
     )

@@ -80,7 +80,7 @@ def _variance(hits: Floats, groups: NDArray[np.int64] | None) -> Floats:
         alone: Floats = hits.var(axis=2, ddof=1)
         return alone
     count = int(groups.max()) + 1
-    sums = np.zeros((*hits.shape[:2], count))
-    np.add.at(sums, (slice(None), slice(None), groups), hits - hits.mean(axis=2, keepdims=True))
+    member = np.equal.outer(groups, np.arange(count)).astype(np.float64)
+    sums = (hits - hits.mean(axis=2, keepdims=True)) @ member
     together: Floats = (sums**2).sum(axis=2) * count**2 / hits.shape[2] ** 2 / (count - 1)
     return together
