@@ -17,7 +17,7 @@ from fedcollab.wire import open_runtime
 from fedcollab.wire.runtime import Runtime
 
 #: kinds that no knowledge about a column settles: the tables do not fit together
-STRUCTURE = ("column-missing", "column-extra", "column-kind", "shape", "label-kind")
+STRUCTURE = ("column-missing", "column-extra", "column-kind", "column-order", "shape", "label-kind")
 #: of a client's reply, what an inspection keeps
 KEPT = ("quantity", "test_quantity", "labels", "columns")
 

@@ -24,7 +24,8 @@ LEAKAGE = 0.9
 MISSING = 0.5
 
 _IDENTIFIER = re.compile(
-    r"(^|[^a-zA-Z])(id|ids|uid|uuid|guid|mrn|ssn|index|rownames?|record|patient|subject|unnamed: 0)$|[a-z](Id|ID)$",
+    r"(?i:^(index|row|rownames?|record|patient|subject|person|unnamed: 0)$|(^|[^a-z])(id|ids|uid|uuid|guid|mrn|ssn)$)"
+    r"|[a-z](Id|ID)$"
 )
 
 Columns = Mapping[str, Mapping[str, Mapping[str, Any]]]  # by column, then by client
@@ -47,13 +48,14 @@ def column_findings(replies: Replies) -> Iterator[Finding]:
     replies : mapping
         What each client said about its data.
     """
+    replies = {name: reply for name, reply in replies.items() if reply["table"]}
     for column, profiles in by_column(replies).items():
         yield from _present(column, profiles, replies)
         found = list(_kinds(column, profiles)) or list(_identifier(column, profiles))
+        found += [] if found else list(_constant(column, profiles))
         yield from found
-        if any(each.severity == "error" for each in found):
+        if any(each.severity != "info" for each in found):
             continue  # what else may be said about it does not matter any more
-        yield from _constant(column, profiles)
         yield from _categories(column, profiles)
         yield from _leakage(column, profiles, replies)
         yield from _missing(column, profiles, replies)
@@ -79,11 +81,9 @@ def _kinds(column: str, profiles: Mapping[str, Any]) -> Iterator[Finding]:
     """Find columns that are numbers at some clients and text at others, and those that hold dates."""
     kinds = {name: part["kind"] for name, part in profiles.items() if part["kind"] != "empty"}
     if any(part["dates"] for part in profiles.values()):
-        seen = "holds dates" if len(kinds) > 1 or not kinds else "looks like dates"
         effect = "clients observed at different times are told apart by it, whatever their data are like"
-        yield Finding(
-            None, column, "date", "error", f"it {seen}: {effect}.", f"--drop {column}, or turn it into numbers"
-        )
+        remedy = f"--drop {column}, or turn it into numbers"
+        yield Finding(None, column, "date", "error", f"it holds dates: {effect}.", remedy)
     elif len(set(kinds.values())) > 1:
         usual = Counter(kinds.values()).most_common(1)[0][0]
         for name, kind in kinds.items():

@@ -43,6 +43,7 @@ def _shapes(replies: Replies) -> Iterator[Finding]:
     """Find clients whose samples have another form than those of most clients."""
     arrays = {name: tuple(reply["shape"]) for name, reply in replies.items() if not reply["table"]}
     if not arrays:
+        yield from _orders(replies)
         return
     shapes = list(arrays.values())
     usual = max(shapes, key=shapes.count)
@@ -52,6 +53,16 @@ def _shapes(replies: Replies) -> Iterator[Finding]:
         elif arrays[name] != usual:
             seen = f"its samples have shape {arrays[name]}, those of other clients {usual}"
             yield Finding(name, None, "shape", "error", f"{seen}.", "Bring one shape.")
+
+
+def _orders(replies: Replies) -> Iterator[Finding]:
+    """Find tables with the same columns as the first one in another order."""
+    first = next(iter(replies.values()))["shape"]
+    for name, reply in replies.items():
+        if reply["shape"] != first and sorted(reply["shape"]) == sorted(first):
+            seen = "it has the same columns as other clients in another order"
+            remedy = "Bring one order (files of one folder get it; a silo's config has `columns`)."
+            yield Finding(name, None, "column-order", "error", f"{seen}.", remedy)
 
 
 def _sizes(name: str, reply: Mapping[str, Any]) -> Iterator[Finding]:
@@ -102,8 +113,8 @@ def unit_findings(column: str, profiles: Mapping[str, Mapping[str, Any]]) -> Ite
 
     Another unit multiplies every value: the mean of log |x| moves by log(factor), and its deviation stays. Clients are
     parted at the largest gap of these means. The parts have other units if the gap is a factor of at least 1.7 and 2.5
-    times the largest deviation, and their deviations agree within a factor of 2. Degrees Celsius and Fahrenheit, which
-    differ by more than a factor, are compared by mean and deviation where the name says temperature.
+    times the largest deviation, and their deviations agree within a factor of 2. So a factor of 2.2 (kilograms, pounds)
+    shows in a column that varies by 35 % or less, a factor of 10 where it varies by less than a factor of 2.5.
 
     Parameters
     ----------
@@ -129,18 +140,6 @@ def unit_findings(column: str, profiles: Mapping[str, Mapping[str, Any]]) -> Ite
         size = "smaller" if few is parts[0] else "larger"
         seen = f"its values are {factor:.3g} times {size} than at other clients, with the same relative spread"
         yield from (_other_unit(name, column, seen) for name in few)
-    elif any(word in column.lower() for word in ("temp", "dew", "celsius", "fahrenheit")):
-        cold, warm = _two_parts(known, "mean")
-        if _degrees(known, cold, warm):
-            seen = "its values are to those of other clients as degrees Celsius are to Fahrenheit, or the reverse"
-            yield from (_other_unit(name, column, seen) for name in min((cold, warm), key=len))
-
-
-def _degrees(profiles: Mapping[str, Mapping[str, Any]], cold: Sequence[str], warm: Sequence[str]) -> bool:
-    """Return whether the values of one part of the clients are those of the other, times 1.8, plus 32."""
-    mean, std = (_middle(cold, profiles, key) for key in ("mean", "std"))
-    other, spread = (_middle(warm, profiles, key) for key in ("mean", "std"))
-    return abs(other - (1.8 * mean + 32)) <= spread / 2 and 1.4 <= spread / max(std, 1e-300) <= 2.4
 
 
 def _other_unit(name: str, column: str, seen: str) -> Finding:
