@@ -183,7 +183,7 @@ def _categories(column: str, profiles: Mapping[str, Any]) -> Iterator[Finding]:
                 seen = f"the category {usual!r} is written {' and '.join(map(repr, written))} here"
                 effect = "they count as different, so that clients that agree seem to differ"
                 remedy = f"write them alike in the file, or --drop {column}"
-                yield Finding(name, column, "category-spelling", "error", f"{seen}: {effect}.", remedy)
+                yield Finding(name, column, "category-spelling", "warning", f"{seen}: {effect}.", remedy)
     if found or len(texts) < 2:
         return
     for name, counts in texts.items():
