@@ -76,7 +76,7 @@ def main() -> None:
     most = parser.parse_args().most
 
     D, m, _ = planted(4, 5, 0)
-    solve(D, m, method="local", restarts=2)
+    solve(D, m, 10.0, method="local", restarts=2)
     slow = least(lambda: best_of_restarts(D, m, 10.0, 100), 1)
     print(f"N = 20, 100 restarts: to the letter {slow:.2f} s")
     for method in ("local", "auto"):

@@ -78,6 +78,7 @@ def test_every_command_of_the_readme_works_without_data_sets(tmp_path: Path, mon
     assert "2. north, south" in answers["fedcollab run --clients hospitals/ --label outcome"]
     assert (tmp_path / "runs" / "hospitals" / "report.html").stat().st_size > 10_000
     assert (tmp_path / "north.key").exists()
+    assert 'scope="row">in coalitions<' in (tmp_path / "runs" / "stages" / "report.html").read_text()
 
     # the commands that the README only names
     hospital(tmp_path / "new" / "west.csv", 4)

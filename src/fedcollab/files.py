@@ -174,6 +174,32 @@ def read_made(path: str | Path) -> dict[str, Any] | None:
     return made if isinstance(made, dict) and {"settings", "inputs"} <= made.keys() else None
 
 
+def inside(path: str | Path, *names: str) -> Path:
+    """Return the file that is meant: the path itself or, if it is a folder such as a run directory, the file in it.
+
+    Parameters
+    ----------
+    path : str or Path
+        A file or a folder.
+    *names : str
+        What the file is called in a folder; of several names the first that is there.
+
+    Returns
+    -------
+    Path
+        The file; it need not exist.
+
+    Examples
+    --------
+    >>> inside("runs/hospitals/distances.json", "distances.json").name
+    'distances.json'
+    """
+    path = Path(path)
+    if not path.is_dir():
+        return path
+    return next((path / name for name in names if (path / name).is_file()), path / names[0])
+
+
 def read_json(path: str | Path, kind: str) -> dict[str, Any]:
     """Load an artefact that `write_json` saved.
 

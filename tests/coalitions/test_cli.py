@@ -24,7 +24,7 @@ def run(command, *arguments):
 
 
 def test_solve_answers_first_and_in_words(files):
-    output = run(solve, files / "distances.json", "-o", files / "answer.json")
+    output = run(solve, files / "distances.json", "--C", "10", "-o", files / "answer.json")
     assert output.startswith("6 clients should train in 2 coalitions; proven optimal for C = 10.")
     assert "1. site-a, site-b, site-c  (3 clients" in output
     assert Collaboration.load(files / "answer.json").optimal
@@ -58,7 +58,7 @@ def test_csv_in_the_shapes_people_have(tmp_path, matrix, quantities):
     (tmp_path / "D.csv").write_text(matrix)
     (tmp_path / "m.csv").write_text(quantities)
     output = run(solve, "--matrix", tmp_path / "D.csv", "--quantities", tmp_path / "m.csv", "-o", tmp_path / "o.json")
-    assert output.startswith("All 2 clients should train together")
+    assert output.startswith("Both clients should train together")
     assert Collaboration.load(tmp_path / "o.json").quantities.tolist() == [10, 20]
 
 
@@ -87,7 +87,7 @@ def test_path_shows_every_partition_and_a_suggestion(files):
     content = json.loads(run(path, files / "distances.json", "--json"))
     assert content["segments"][content["suggested"]]["coalitions"][0] == ["site-a", "site-b", "site-c"]
     assert content["segments"][-1]["c_high"] is None
-    chosen = json.loads(run(solve, files / "distances.json", "--C", "auto", "--json"))
+    chosen = json.loads(run(solve, files / "distances.json", "--json"))
     assert chosen["C"] == pytest.approx(content["suggested_C"])
 
 

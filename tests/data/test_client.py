@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedcollab.data import ClientData
+from fedcollab.data.client import list_clients
 from fedcollab.errors import InputError
+from fedcollab.runs import FedCollab
 
 X = [[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]]
 
@@ -31,6 +33,77 @@ def test_takes_torch_data_sets() -> None:
     client = ClientData.from_torch("a", dataset, test=dataset)
     np.testing.assert_array_equal(client.x, np.array(X))
     assert client.y_test.tolist() == [0, 1, 0]
+
+
+class Stream(torch.utils.data.IterableDataset):
+    """A data set that can only be iterated over."""
+
+    def __iter__(self):
+        return iter(zip(X, [0, 1, 0], strict=True))
+
+
+class MeasuredStream(Stream):
+    """One that also knows its length."""
+
+    def __len__(self) -> int:
+        return 3
+
+
+@pytest.mark.parametrize("stream", [Stream(), MeasuredStream()])
+def test_a_torch_data_set_without_an_index_is_refused_with_the_way_out(stream: Stream) -> None:
+    with pytest.raises(InputError, match=r"Stream\) must have a length and an index; .*give list\(dataset\)"):
+        ClientData.from_torch("a", stream)
+    assert ClientData.from_torch("a", list(stream)).y.tolist() == [0, 1, 0]
+
+
+def test_labels_of_a_torch_data_set_are_not_cut() -> None:
+    halves = torch.utils.data.TensorDataset(torch.tensor(X), torch.tensor([0.5, 1.0, 0.25]))
+    with pytest.raises(InputError, match=r"continuous labels \(such as 0.5\)"):
+        ClientData.from_torch("a", halves)
+    whole = torch.utils.data.TensorDataset(torch.tensor(X), torch.tensor([[1.0], [0.0], [2.0]]))
+    assert ClientData.from_torch("a", whole).y.tolist() == [1, 0, 2]
+    words = list(zip(X, ["ill", "well", "ill"], strict=True))
+    assert ClientData.from_torch("a", words).y.tolist() == ["ill", "well", "ill"]
+
+
+@pytest.mark.parametrize(
+    ("samples", "line"),
+    [
+        ([1, 2, 3], r"must hold \(features, label\) pairs"),
+        ([], "`dataset` is empty"),
+        ([([1.0], 0), ([1.0, 2.0], 1)], r"features of shapes \(1,\) and \(2,\)"),
+        ([([1.0], [0, 1]), ([2.0], [1, 0])], "labels of 2 values"),
+    ],
+)
+def test_torch_data_sets_that_cannot_be_used(samples: list, line: str) -> None:
+    with pytest.raises(InputError, match=line):
+        ClientData.from_torch("a", samples)
+
+
+def test_a_mapping_holds_clients_by_name() -> None:
+    given = ClientData("north", X, [0, 1, 0])
+    pair, split = (X, [0, 1, 1]), (X, [0, 1, 1], X, [1, 1, 0])
+    clients = list_clients({"north": given, "south": pair, "east": split})
+    assert clients[0] is given
+    assert [client.name for client in clients] == ["north", "south", "east"]
+    assert clients[2].y_test.tolist() == [1, 1, 0]
+    assert [client.name for client in list_clients(iter([given]))] == ["north"]
+
+
+@pytest.mark.parametrize(
+    ("clients", "line"),
+    [
+        ({"south": ClientData("north", X, [0, 1, 0])}, r"the client 'north' under the name 'south'"),
+        ({"north": pd.DataFrame(X)}, r"a DataFrame under the name 'north'; which column is the label\?"),
+        ({"north": np.array(X)}, r"a ndarray under the name 'north'; expected ClientData, or features and labels"),
+        ({"north": (X,)}, r"expected ClientData, or features and labels"),
+        ({3: (X, [0, 1, 0])}, r"`name` \(=3\) must be a non-empty string"),
+    ],
+)
+def test_a_mapping_of_other_things_is_one_clear_line(clients: dict, line: str) -> None:
+    with pytest.raises(InputError, match=line) as error:
+        FedCollab().fit(clients)
+    assert "\n" not in str(error.value)
 
 
 def test_input_is_copied_and_then_frozen() -> None:

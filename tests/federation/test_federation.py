@@ -40,8 +40,11 @@ SAME = {"rtol": 0, "atol": 1e-5}
 def same_training(over_flower: TrainingResult, over_wire: TrainingResult, running: Running) -> None:
     assert over_flower.names == over_wire.names
     assert over_flower.failures == over_wire.failures == []
-    for which in ("last", "best"):
-        np.testing.assert_allclose(over_flower.models[which], over_wire.models[which], **SAME)
+    assert over_flower.rounds == over_wire.rounds
+    assert set(over_flower.held_out) == set(over_wire.held_out)
+    for name, curve in over_wire.held_out.items():
+        np.testing.assert_allclose(over_flower.held_out[name], curve, **SAME)
+    np.testing.assert_allclose(over_flower.models["last"], over_wire.models["last"], **SAME)
     for measure, values in over_wire.measures.items():
         np.testing.assert_allclose(over_flower.measures[measure], values, **SAME)
     for measure, values in over_wire.personal.items():

@@ -132,6 +132,43 @@ def test_pictures_for_people_and_accessibility(small, visit, scheme, viewport):
     assert [(rule["id"], rule["nodes"][0]["html"][:120]) for rule in found] == []
 
 
+#: words of the training table that are broken over two lines, and cells that stick out of the screen
+PROBLEMS = """() => {
+  const region = document.querySelector("#training .scroll"), found = [];
+  if (region.scrollWidth > region.clientWidth) found.push("the table is wider than its region");
+  const walker = document.createTreeWalker(region, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    for (const word of walker.currentNode.data.matchAll(/\\S+/g)) {
+      const range = document.createRange();
+      range.setStart(walker.currentNode, word.index);
+      range.setEnd(walker.currentNode, word.index + word[0].length);
+      const boxes = [...range.getClientRects()];
+      if (new Set(boxes.map((box) => Math.round(box.top))).size > 1) found.push("broken: " + word[0]);
+      const hidden = walker.currentNode.parentElement.closest("thead") !== null;
+      if (!hidden && boxes.some((box) => box.right > innerWidth || box.left < 0)) found.push("cut: " + word[0]);
+    }
+  }
+  return found;
+}"""
+
+
+@pytest.mark.parametrize("width", [320, 390, 700])
+def test_the_training_table_fits_a_phone(small, visit, width):
+    page = visit(small, {"width": width, "height": 844})
+    assert page.evaluate(PROBLEMS) == []
+    cell = page.locator("#training .scroll tbody tr").first.locator("td").first
+    assert page.locator("#training .scroll thead th").nth(1).text_content() == cell.get_attribute("data-label")
+    before = cell.evaluate("cell => getComputedStyle(cell, '::before').content")
+    assert cell.get_attribute("data-label") in before, "each figure says what it is"
+
+
+def test_the_training_table_stays_a_table_on_a_desk(small, visit):
+    page = visit(small)
+    assert page.evaluate(PROBLEMS) == []
+    rows = page.locator("#training .scroll tbody tr").all()
+    assert all(row.evaluate("row => getComputedStyle(row).display") == "table-row" for row in rows)
+
+
 def test_two_hundred_clients(run_of, many, visit):
     page = visit(write(run_of(many)))
     first = shown(page)

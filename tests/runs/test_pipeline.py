@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedcollab import ClientData, FedCollab, estimate_distances, train
+from fedcollab import ClientData, FedCollab, baselines, estimate_distances, train
 from fedcollab.errors import FedcollabWarning, InputError
 from fedcollab.federation import federate
 from fedcollab.runs import Run
@@ -165,6 +165,17 @@ def test_settings_that_are_settled_cannot_be_given_again(consortium: list[Client
             estimate_distances(federation, method="label", **given)
     with pytest.raises(InputError, match=r"`scale` .* cannot be given with a federation that is prepared"):
         train(federation, "global", scale="features", rounds=1, lr=0.1)
+
+
+def test_clients_by_name_are_clients(consortium: list[ClientData]) -> None:
+    pairs = {client.name: (client.x, client.y, client.x_test, client.y_test) for client in consortium}
+    given = FedCollab(distance="label").fit(consortium)
+    by_name = FedCollab(distance="label").fit(pairs)
+    assert by_name.collaboration.coalitions == given.collaboration.coalitions
+    assert np.array_equal(by_name.distances.raw, given.distances.raw)
+    assert estimate_distances(pairs, method="label").names == tuple(pairs)
+    assert train(pairs, "local", model="logistic", rounds=1).names == tuple(pairs)
+    assert baselines.run("kmeans", pairs, k=2, rounds=1, lr=0.1, model="logistic").names == tuple(pairs)
 
 
 def test_the_two_ends_are_there_too(consortium: list[ClientData]) -> None:

@@ -67,7 +67,7 @@ def test_every_stage_passes_its_own_guard(clients: list[ClientData], kept: Any, 
 
 
 @pytest.mark.parametrize("algorithm", ["ditto", "fedadam", "fedavg", "fednova", "fedprox", "finetune", "local",
-                                       "perfedavg", "pfedme", "scaffold"])  # fmt: skip
+                                       "own-intercept", "perfedavg", "pfedme", "scaffold"])  # fmt: skip
 def test_every_algorithm_passes_the_guard(clients: list[ClientData], kept: Any, algorithm: str) -> None:
     guarded = kept()
     result = train(guarded, [["a", "b", "c"], ["d", "e", "f"]], algorithm, **SMALL)
@@ -75,9 +75,8 @@ def test_every_algorithm_passes_the_guard(clients: list[ClientData], kept: Any, 
     np.testing.assert_array_equal(result.models["last"], plain.models["last"])
     assert not result.failures
     entries = guarded.guards["a"].log.entries()
-    assert [entry["action"] for entry in entries if entry["action"] in ("train", "evaluate")] == ["train"] * 2 + [
-        "evaluate"
-    ]
+    done = [entry["action"] for entry in entries if entry["action"] in ("train-folds", "train", "evaluate")]
+    assert done == ["train-folds"] * 3 + ["train"] * result.rounds[0] + ["evaluate"]
     trained = next(entry for entry in entries if entry["action"] == "train")
     assert trained["partners"] == (["a"] if algorithm == "local" else ["a", "b", "c"])
     assert trained["sent"][0].startswith("w float32[")
@@ -235,15 +234,18 @@ def test_runs_a_day(kept: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_only_the_listed_actions(kept: Any) -> None:
     guarded = kept(actions=("describe", "spread", "prepare"))
     federate(guarded)
-    with pytest.raises(Paused, match="this silo does not do 'train'"):
-        train(guarded, "global", **SMALL)
+    for stopping, action in (("held-out", "train-folds"), ("none", "train")):
+        with pytest.raises(Paused, match=f"this silo does not do '{action}'"):
+            train(guarded, "global", stopping=stopping, **SMALL)
 
 
 def test_without_noise_nothing_of_a_private_silo(kept: Any) -> None:
     guarded = kept(require_privacy=Privacy(1.0, 1e-5))
     federate(guarded)
-    with pytest.raises(Paused, match=r"requires differential privacy \(epsilon 1, delta 1e-05\), and 'train' has none"):
-        train(guarded, "global", **SMALL)
+    for stopping, action in (("held-out", "train-folds"), ("none", "train")):
+        why = rf"requires differential privacy \(epsilon 1, delta 1e-05\), and '{action}' has none"
+        with pytest.raises(Paused, match=why):
+            train(guarded, "global", stopping=stopping, **SMALL)
     with pytest.raises(Paused, match="the server asks for none"):
         estimate_distances(guarded, method="few-round")
 
@@ -343,6 +345,8 @@ PROPER: dict[str, Message] = {
     "encode-spread": {"encoder": "rows-for-guard", "mean": np.zeros(3)},
     "fingerprint": {},
     "train": {"setting": "{}", "round": 1, "w": np.zeros(3, dtype=np.float32), "coalition": ["a", "b"]},
+    "train-folds": {"setting": "{}", "round": 1, "folds": 2, "w": np.zeros((2, 3), dtype=np.float32), "train": True,
+                    "coalition": ["a", "b"]},
     "evaluate": {"setting": "{}", "round": 1, "w": np.zeros(3, dtype=np.float32), "personal": False, "keep": False,
                  "stay": False},
     "losses": {"setting": "{}", "round": 1, "models": np.zeros((2, 3), dtype=np.float32)},

@@ -25,8 +25,8 @@ def test_order_of_events_and_progress(clients: list[ClientData]) -> None:
             seen.append(result.method)
 
     done: list[tuple[int, int]] = []
-    train(clients, "global", model="logistic", rounds=2, lr=0.1, callbacks=[Watch(), Callback()],
-          progress=lambda *state: done.append(state))  # fmt: skip
+    train(clients, "global", model="logistic", rounds=2, lr=0.1, stopping="none",
+          callbacks=[Watch(), Callback()], progress=lambda *state: done.append(state))  # fmt: skip
     assert seen == ["fedavg", (1, 6, "a"), (2, 6, "a"), "fedavg"]
     assert done == [(1, 2), (2, 2)]
 

@@ -10,7 +10,7 @@ from fedcollab.data import ClientData
 from fedcollab.errors import FedcollabWarning, InputError, Paused
 from fedcollab.training import ALGORITHMS, Algorithm, TrainingResult, train
 
-SMALL = {"model_options": {"widths": [8]}, "rounds": 3, "lr": 0.1}
+SMALL = {"model_options": {"widths": [8]}, "rounds": 3, "lr": 0.1, "stopping": "none", "averaging": 0.0}
 TYPES = [["a", "b", "c"], ["d", "e", "f"]]
 
 
@@ -94,8 +94,13 @@ def test_bad_models(clients: list[ClientData], model, options: dict, message: st
         ({"local_epochs": 0}, r"`local_epochs` \(=0\)"),
         ({"participation": 1.5}, r"`participation` \(=1.5\)"),
         ({"evaluate_every": 0}, r"`evaluate_every` \(=0\)"),
-        ({"early_stop": 0}, r"`early_stop` \(=0\)"),
-        ({"early_stop": 3, "evaluate_every": None}, "`early_stop` needs evaluations"),
+        ({"stopping": "early"}, r"`stopping` \(='early'\) must be one of: held-out, none"),
+        ({"model": "auto"}, r"`model` \(='auto'\) needs `stopping` \(='held-out'\)"),
+        ({"optimizer": "lion"}, r"`optimizer` \(='lion'\) must be one of: adam, sgd"),
+        ({"weight_decay": -1}, r"`weight_decay` \(=-1\)"),
+        ({"keep": ["9"]}, r"`keep` \(='9'\) must be one of: 1.bias, 1.weight, 3.bias, 3.weight, output-bias"),
+        ({"keep": "output-bias"}, r"`keep` \(='output-bias'\) must be a list"),
+        ({"keep": ["1", "3"]}, r"`keep` \(=\['1', '3'\]\) leaves no parameter"),
         ({"runtime": "wires"}, r"`runtime` \(='wires'\) must be one of: flower-simulation, vectorised, wire"),
     ],
 )

@@ -131,13 +131,13 @@ def test_load_model_predicts_on_raw_samples(clients: list[ClientData], tmp_path)
         own = load_model(tmp_path, client=client.name)
         correct = (own.predict(client.x_test) == client.y_test).mean()
         assert correct == pytest.approx(result.personal_accuracy[position])
-    model = load_model(tmp_path, coalition=1, which="best")
+    model = load_model(tmp_path, coalition=1, which="last")
     np.testing.assert_allclose(model.predict_proba(named[0].x).sum(1), 1, atol=1e-6)
     for options, message in (
         ({"client": "x"}, "`client` .* must be one of: a, b, c"),
         ({"coalition": 2}, r"`coalition` \(=2\) must be from 0 to 1"),
         ({}, "either `client` or `coalition`"),
-        ({"coalition": 0, "which": "worst"}, r"`which` \(='worst'\) must be one of: best, last, personal"),
+        ({"coalition": 0, "which": "worst"}, r"`which` \(='worst'\) must be one of: last, personal"),
         ({"coalition": 0, "which": "personal"}, "give `client`"),
         ({"coalition": 0, "model": "logistic"}, "has other parameters"),
     ):

@@ -11,13 +11,16 @@ from fedcollab.training import ALGORITHMS, train
 
 
 @pytest.mark.parametrize("algorithm", ["ditto", "fedadam", "fedavg", "fednova", "fedprox", "finetune", "local",
-                                       "perfedavg", "pfedme", "scaffold"])  # fmt: skip
+                                       "own-intercept", "perfedavg", "pfedme", "scaffold"])  # fmt: skip
 def test_vectorised_equals_wire(ragged: list[ClientData], algorithm: str) -> None:
     results = [
         train(ragged, [["a", "b"], ["c", "d", "e", "f"]], algorithm, rounds=3, lr=0.05, local_epochs=2,
               model_options={"widths": [8, 6]}, runtime=runtime)
         for runtime in ("vectorised", "wire")
     ]  # fmt: skip
+    assert results[0].rounds == results[1].rounds
+    for name, curve in results[0].held_out.items():
+        np.testing.assert_allclose(curve, results[1].held_out[name], atol=1e-5)
     for which in results[0].models:
         np.testing.assert_allclose(results[0].models[which], results[1].models[which], atol=2e-6)
     np.testing.assert_allclose(results[0].accuracy, results[1].accuracy, atol=1e-6)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -10,6 +10,7 @@ from fedcollab.baselines.fedcluster import FedCluster
 from fedcollab.baselines.fesem import FeSEM
 from fedcollab.baselines.ifca import IFCA
 from fedcollab.baselines.kmeans import KMeans
+from fedcollab.data.client import list_clients
 from fedcollab.errors import choose, number
 from fedcollab.federation import Clients
 from fedcollab.training import TrainingResult, train
@@ -59,10 +60,10 @@ def run(
         If the name, `k` or an option is not known or out of range.
     """
     baseline = choose("name", name, BASELINES)
-    clients = list(clients) if isinstance(clients, Iterable) else clients
-    count = len(clients) if isinstance(clients, list) else len(clients.names)
+    listed: Any = list_clients(clients)
+    count = len(listed) if isinstance(listed, list) else len(listed.names)
     number("k", k, at_least=1, at_most=count, whole=True)
     known = {f.name: f.default for f in fields(baseline) if f.init and f.name not in ("coalitions", "k")}
     check_options(f"baseline '{name}'", baseline_options or {}, known)
     grouping = baseline(**{"k": int(k), **(baseline_options or {})})
-    return train(clients, grouping, rounds=rounds, lr=lr, **settings)
+    return train(listed, grouping, rounds=rounds, lr=lr, **{"stopping": "none", **settings})

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fedcollab import coalitions, files, inspection, report
-from fedcollab import distances as distances_of
-from fedcollab.cli.options import parse_C, print_json, several
+from fedcollab.cli import options
+from fedcollab.cli.names import METHODS, ClientName, Name
+from fedcollab.coalitions.inputs import read_C
 from fedcollab.errors import InputError
 
 if TYPE_CHECKING:
@@ -18,14 +19,11 @@ if TYPE_CHECKING:
     from fedcollab.coalitions.explain import Explanation
     from fedcollab.inspection import Inspection
 
-_input = several(
-    click.argument("distances", required=False, type=click.Path(path_type=Path)),
+_input = options.several(
+    click.argument("distances", metavar="[RUN|FILE]", required=False, type=click.Path(path_type=Path)),
     click.option("--matrix", type=click.Path(path_type=Path), help="CSV with an N x N matrix in [0, 1], instead."),
     click.option("--quantities", type=click.Path(path_type=Path), help="CSV with the samples of each client."),
-    click.option("--must-link", multiple=True, metavar="A,B", help="Clients that must train together; repeatable."),
-    click.option("--cannot-link", multiple=True, metavar="A,B", help="Clients that may not; repeatable."),
-    click.option("--min-size", default=1, show_default=True, help="Fewest clients of a coalition."),
-    click.option("--max-size", type=int, help="Most clients of a coalition."),
+    options.constraints,
     click.option("--seed", default=0, show_default=True, help="Everything random is derived from it."),
 )
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output, for programs.")
@@ -35,57 +33,72 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print JSON on stan
     epilog="""\b
 Examples:
   fedcollab solve distances.json -o collaboration.json
-  fedcollab solve distances.json --C auto --cannot-link north,south
-  fedcollab solve --matrix D.csv --quantities m.csv --method exact --json"""
+  fedcollab solve runs/hospitals -o runs/hospitals
+  fedcollab solve distances.json --cannot-link north,south
+  fedcollab solve --matrix D.csv --quantities m.csv --C 10 --method exact --json"""
 )
 @_input
 @click.option(
     "--C",
     "C",
-    default="10",
+    default="auto",
     show_default=True,
-    help="How much it hurts to have little data: a positive number, or auto.",
+    help="How much it hurts to have little data: a positive number (the paper's is 10), or auto.",
 )
-@click.option("--method", default="auto", show_default=True, help="auto, local or exact.")
+@click.option(
+    "--method",
+    type=Name(METHODS),
+    default="auto",
+    show_default=True,
+    help="Search only, prove the optimum, or whichever suits the number of clients.",
+)
 @click.option("--restarts", default=100, show_default=True, help="Restarts of the local search.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Save the answer to this file.")
+@options.out("Save the answer to this file, or into this run directory.")
 @_json
-def solve(C: str, method: str, restarts: int, output: Path | None, as_json: bool, **source: Any) -> None:
-    """Who should train with whom? Finds the coalitions that minimise the bound on every client's error."""
-    table, options = _read(**source)
-    weight = parse_C(C)
-    if weight == "auto":
-        weight = coalitions.c_path(*table, **options).suggested.C
-    answer = coalitions.solve(*table, C=float(weight), method=method, restarts=restarts, **options)
-    if output is not None:
-        source_file = source["distances"]
-        digest = {} if source_file is None else {"distances.json": files.digest(source_file)}
-        settings = {"C": C, "method": method, "restarts": restarts, **options}
-        answer.save(output, {"settings": settings, "inputs": digest})
+def solve(C: str, method: str, restarts: int, out: Path | None, as_json: bool, **source: Any) -> None:
+    """Who should train with whom? Finds the coalitions that minimise the bound on every client's error.
+
+    Distances come from a file of `fedcollab estimate`, from a run directory that holds one, or from a plain matrix.
+    """
+    table, limits = _read(**source)
+    answer = coalitions.solve(*table, C=C, method=method, restarts=restarts, **limits)
+    if out is not None:
+        out = files.inside(out, "collaboration.json")
+        read = source["distances"]
+        digest = {} if read is None else {"distances.json": files.digest(files.inside(read, "distances.json"))}
+        settings = {"C": read_C(C), "method": method, "restarts": restarts, **limits}
+        answer.save(out, {"settings": settings, "inputs": digest})
     if as_json:
-        print_json(_summary(answer))
+        options.print_json(_summary(answer))
     else:
-        _show(answer, output)
+        _show(answer, out)
 
 
 @click.command(
     epilog="""\b
 Examples:
-  fedcollab explain collaboration.json
+  fedcollab explain runs/hospitals
   fedcollab explain collaboration.json --client north"""
 )
-@click.argument("collaboration", type=click.Path(path_type=Path))
-@click.option("--client", help="One client's choices in words; without it, all clients in a table.")
+@click.argument("collaboration", metavar="RUN|FILE", type=click.Path(path_type=Path))
+@click.option(
+    "--client",
+    type=ClientName("collaboration"),
+    help="One client's choices in words; without it, all clients in a table.",
+)
 @_json
 def explain(collaboration: Path, client: str | None, as_json: bool) -> None:
-    """Why is a client where it is? Its bound now, alone, with everyone and in each other coalition."""
-    answer = coalitions.Collaboration.load(collaboration)
+    """Why is a client where it is? Its bound now, alone, with everyone and in each other coalition.
+
+    The coalitions are those of a run directory, or of a file that `fedcollab solve` wrote.
+    """
+    answer = options.open_collaboration(collaboration)
     names = answer.names or tuple(str(position) for position in range(len(answer.assignment)))
     stories = [answer.explain(name) for name in ([client] if client is not None else names)]
     checked = inspection.read_beside(collaboration if collaboration.is_dir() else collaboration.parent)
     if as_json:
         found = [{**story.as_dict(), **_differences(checked, str(story.client), names)} for story in stories]
-        print_json(found[0] if client is not None else found)
+        options.print_json(found[0] if client is not None else found)
     elif client is not None:
         click.echo("\n".join([str(stories[0]), *report.separating(checked, names, client)]))
     else:
@@ -97,17 +110,17 @@ def explain(collaboration: Path, client: str | None, as_json: bool) -> None:
 @click.command(
     epilog="""\b
 Examples:
-  fedcollab path distances.json
+  fedcollab path runs/hospitals
   fedcollab path --matrix D.csv --quantities m.csv --json"""
 )
 @_input
 @_json
 def path(as_json: bool, **source: Any) -> None:
     """How do the coalitions change with C? Every partition with its interval of C, and a suggestion."""
-    table, options = _read(**source)
-    found = coalitions.c_path(*table, **options)
+    table, limits = _read(**source)
+    found = coalitions.c_path(*table, **limits)
     if as_json:
-        print_json(found.as_dict())
+        options.print_json(found.as_dict())
     else:
         _show_path(found)
 
@@ -129,11 +142,8 @@ def _read(
     distances: Path | None,
     matrix: Path | None,
     quantities: Path | None,
-    must_link: tuple[str, ...],
-    cannot_link: tuple[str, ...],
-    min_size: int,
-    max_size: int | None,
     seed: int,
+    **limits: Any,
 ) -> tuple[tuple[Any, Any], dict[str, Any]]:
     """Return the distances and quantities that were named, and the options of `solve` and `c_path`."""
     if (distances is None) == (matrix is None):
@@ -143,28 +153,15 @@ def _read(
     if distances is not None:
         if quantities is not None:
             raise InputError("--quantities goes with --matrix; a distances file has its own")
-        loaded = distances_of.Distances.load(distances)
+        loaded = options.open_distances(distances)
         table, names = (loaded, None), loaded.names
     else:
         if matrix is None or quantities is None:
             raise InputError("--matrix needs --quantities: a CSV with the samples of each client")
         values, names = coalitions.read_matrix(matrix)
         table = values, coalitions.read_quantities(quantities, names)
-    options: dict[str, Any] = {
-        "must_link": [_link(text, names is not None) for text in must_link],
-        "cannot_link": [_link(text, names is not None) for text in cannot_link],
-        "min_size": min_size,
-        "max_size": max_size,
-        "seed": seed,
-        "names": names,
-    }
-    return table, options
-
-
-def _link(text: str, named: bool) -> list[Any]:
-    """Split "A,B" into clients: names, or positions where the clients have no names."""
-    parts = [part.strip() for part in text.split(",")]
-    return [int(part) if not named and part.isdigit() else part for part in parts]
+    taken = options.take_constraints(limits, named=names is not None)
+    return table, {**taken, "seed": seed, "names": names}
 
 
 def _summary(answer: Collaboration) -> dict[str, Any]:

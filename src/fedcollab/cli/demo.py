@@ -12,9 +12,7 @@ from fedcollab.cli.stages import all_stages, summary
 
 
 @click.command(epilog="Example:  fedcollab demo && open runs/demo/report.html")
-@click.option(
-    "--out", type=click.Path(path_type=Path), default=Path("runs/demo"), show_default=True, help="Run directory."
-)
+@options.out("Run directory.", default=Path("runs/demo"), show_default=True)
 @click.option("--seed", default=0, show_default=True, help="Another seed, another split of the digits.")
 @options.output
 def demo(out: Path, seed: int, as_json: bool, quiet: bool) -> None:

@@ -9,8 +9,9 @@ import click
 
 from fedcollab import distances, federation
 from fedcollab.cli import options
+from fedcollab.cli.names import ENCODERS, Name
 from fedcollab.cli.stages import with_defaults
-from fedcollab.files import check_target
+from fedcollab.files import check_target, inside
 from fedcollab.progress import bar
 
 OBJECTION = 3
@@ -20,15 +21,16 @@ OBJECTION = 3
     epilog="Example:  fedcollab check-encoder --clients photos/ --encoder efficientnet-lite0 -o encoder.json"
 )
 @options.source
-@click.option("--encoder", default="efficientnet-lite0", show_default=True, help="The encoder to check.")
+@click.option(
+    "--encoder",
+    type=Name(ENCODERS[1:], open_ended=True),
+    default="efficientnet-lite0",
+    show_default=True,
+    help="The encoder to check.",
+)
 @click.option("--test-share", default=0.2, show_default=True, help="Hold-out share of clients without a test split.")
 @click.option("--seed", default=0, show_default=True, help="Everything random is derived from it.")
-@click.option(
-    "-o",
-    "--out",
-    type=click.Path(path_type=Path),
-    help="Where to write verdict and evidence (JSON); `encoder.json` in a run directory is shown in its report.",
-)
+@options.out("Where to write verdict and evidence (JSON): a file, or a run directory, whose report then shows it.")
 @options.output
 def check_encoder(
     scenario: Path | None,
@@ -46,7 +48,7 @@ def check_encoder(
     estimator), through the encoder and on the samples themselves.
     """
     if out is not None:
-        check_target(out)
+        out = check_target(inside(out, "encoder.json"))
     how = options.take_reading(settings)
     found, brought = options.find_clients(scenario, clients, label, drop, how)
     settings = with_defaults(settings, brought)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fedcollab import flower, scenarios
+from fedcollab.cli import options
 from fedcollab.data import ClientData
 from fedcollab.errors import InputError
 from fedcollab.seeds import generator
@@ -29,9 +30,7 @@ IMAGES = 150  # that each post office trains on
 
 
 @click.command(epilog="Example:  fedcollab federation demo && open runs/federation/report.html")
-@click.option(
-    "--out", type=click.Path(path_type=Path), default=Path("runs/federation"), show_default=True, help="Folder."
-)
+@options.out("Folder.", default=Path("runs/federation"), show_default=True)
 @click.option("--rounds", default=3, show_default=True, help="Rounds of training, each of five local epochs.")
 @click.option("--seed", default=0, show_default=True, help="Everything random is derived from it.")
 def demo(out: Path, rounds: int, seed: int) -> None:

@@ -11,7 +11,8 @@ import click
 
 from fedcollab import federation as federation_of
 from fedcollab import report
-from fedcollab.cli import options
+from fedcollab.cli import options, sources
+from fedcollab.cli.names import ClientName
 from fedcollab.data.read import read_client, read_clients, test_beside
 from fedcollab.errors import FedcollabWarning, InputError, unknown
 from fedcollab.progress import bar
@@ -29,7 +30,9 @@ ADVISED = 3
 _run = click.argument("run_dir", type=click.Path(path_type=Path))
 _source = options.several(
     click.option(
-        "--clients", type=click.Path(path_type=Path), help="Folder with the files of the run's clients, as for `run`."
+        "--clients",
+        type=click.Path(path_type=Path),
+        help="Folder with the files of the run's clients, as for `run`.  [default: where they were last]",
     ),
     click.option("--label", help="The label column.  [default: the run's]"),
     click.option("--drop", multiple=True, metavar="COLUMN", help="A column to leave out.  [default: the run's]"),
@@ -44,7 +47,10 @@ _threshold = click.option(
 
 
 @click.command(
-    epilog="Example:  fedcollab join runs/hospitals --client new/west.csv --clients hospitals/ --label outcome"
+    epilog="""\b
+Examples:
+  fedcollab join runs/hospitals --client new/west.csv
+  fedcollab join runs/hospitals --client new/west.csv --clients hospitals/ --label outcome"""
 )
 @_run
 @click.option("--client", required=True, type=click.Path(path_type=Path), help="The newcomer's file, named after it.")
@@ -65,7 +71,7 @@ def join(
     """A client comes: where it should train, and why; its coalition trains on, nobody else.
 
     Only the newcomer's distances are estimated. It is encoded by the schema of the run, which it does not change. The
-    existing clients' files are needed for its distances and for training.
+    existing clients' files are needed for its distances and for training; the run knows where they were last.
     """
     run, state = membership.open_state(run_dir)
     newcomer = _newcomer(run, state, client, source)
@@ -83,12 +89,13 @@ def join(
             progress=progress,
         )
     kept = membership.keep_joining(run, state, found, federation)
-    _finish(run, found, kept, as_json, source["clients"] if found.resolve_advised else None)
+    sources.remember(run, source["clients"], {newcomer.name: client})
+    _finish(run, found, kept, as_json, regroup=found.resolve_advised)
 
 
 @click.command(epilog="Example:  fedcollab leave runs/hospitals --client west")
 @_run
-@click.option("--client", required=True, help="The name of the client that leaves.")
+@click.option("--client", required=True, type=ClientName("run_dir"), help="The name of the client that leaves.")
 @_source
 @_training
 @_threshold
@@ -111,7 +118,7 @@ def leave(
     if client not in state.names:
         raise InputError(unknown("--client", client, state.names))
     federation = None
-    if retrain and source["clients"] is not None:
+    if retrain and sources.locate(run, source["clients"])[0] is not None:
         federation = _open(run, _present(run, [name for name in state.names if name != client], source))
     with bar(f"training without {client}", quiet=quiet or as_json or not retrain) as progress:
         found = membership.leave(
@@ -124,7 +131,8 @@ def leave(
             threshold=threshold,
         )
     kept = membership.keep_leaving(run, state, found)
-    _finish(run, found, kept, as_json, (source["clients"] or "FOLDER") if found.regrouping.advised else None)
+    sources.forget(run, client)
+    _finish(run, found, kept, as_json, regroup=found.regrouping.advised)
 
 
 @click.command(
@@ -135,7 +143,14 @@ Examples:
 )
 @_run
 @_source
-@click.option("--client", "named", multiple=True, metavar="NAME", help="Whose data changed.  [default: found out]")
+@click.option(
+    "--client",
+    "named",
+    multiple=True,
+    type=ClientName("run_dir"),
+    metavar="NAME",
+    help="Whose data changed.  [default: found out]",
+)
 @click.option("--apply", "do", is_flag=True, help="Take the changes in: regroup where advised, and train on.")
 @_training
 @_threshold
@@ -168,7 +183,7 @@ def check(
         kept = membership.keep_change(run, state, after, found, trained, federation)
         if not as_json:
             click.echo("Regrouped." if advised else "The changes are taken in; nobody moves.")
-        _finish(run, found, kept, as_json, None, *([str(trained)] if trained is not None else []))
+        _finish(run, found, kept, as_json, *([str(trained)] if trained is not None else []))
         return
     if as_json:
         options.print_json(found.as_dict())
@@ -183,17 +198,23 @@ def _newcomer(run: Run, state: State, path: Path, source: dict[str, Any]) -> Cli
         raise InputError(
             f"`--client` (={str(path)!r}): the run has a client `{path.stem}`; fedcollab check looks at it"
         )
+    return _read(run, path, source)
+
+
+def _read(run: Run, path: Path, source: dict[str, Any]) -> ClientData:
+    """Read one client's file as the run's were read, with its test split where there is one beside it."""
     drop, typed = _drop(run, source), bool(source["drop"])
     return read_client(path, _label(run, source), test_beside(path), drop, lenient=not typed, **_how(run))
 
 
 def _present(run: Run, names: Iterable[str], source: dict[str, Any]) -> list[ClientData]:
-    """Read the run's clients from their folder; other files there are ignored."""
-    folder = source["clients"]
+    """Read the run's clients from their folder, or from where they joined from; other files there are ignored."""
+    folder, elsewhere = sources.locate(run, source["clients"])
     if folder is None:
         raise InputError("`--clients` must name the folder with the files of the run's clients")
     read = read_clients(folder, _label(run, source), _drop(run, source), **_how(run))
     found = {client.name: client for client in read}
+    found |= {name: _read(run, elsewhere[name], source) for name in names if name in elsewhere and name not in found}
     missing = [name for name in names if name not in found]
     if missing:
         raise InputError(
@@ -255,7 +276,7 @@ def _note_changed(run: Run, federation: Federation) -> None:
         warnings.warn(text, FedcollabWarning, stacklevel=2)
 
 
-def _finish(run: Run, found: Any, kept: Path, as_json: bool, regroup: Path | str | None, *more: str) -> None:
+def _finish(run: Run, found: Any, kept: Path, as_json: bool, *more: str, regroup: bool = False) -> None:
     """Write the report again if there is one, and print the answer, the history file and what to do next."""
     if run.has("report.html"):
         report.write(run.path)
@@ -264,5 +285,6 @@ def _finish(run: Run, found: Any, kept: Path, as_json: bool, regroup: Path | str
         return
     click.echo("\n".join([str(found), *more]))
     click.echo(f"\nHistory:  {kept}")
-    if regroup is not None:
-        click.echo(f"Next:     fedcollab check {run.path} --clients {regroup} --apply")
+    if regroup:
+        where = " --clients FOLDER" if sources.locate(run, None)[0] is None else ""
+        click.echo(f"Next:     fedcollab check {run.path}{where} --apply")

@@ -12,14 +12,19 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from fedcollab import data, flower, scenarios
+from fedcollab import coalitions, data, flower, runs, scenarios
+from fedcollab import distances as distances_of
 from fedcollab import files as artefact
+from fedcollab.cli.names import ALGORITHMS, DISTANCES, ENCODERS, LABEL_COUNTS, MODELS, Name
 from fedcollab.data.own import read_columns, read_label_map
 from fedcollab.errors import InputError, number
 from fedcollab.scenarios.file import check_settings
+from fedcollab.training import defaults
 
 if TYPE_CHECKING:
+    from fedcollab.coalitions import Collaboration
     from fedcollab.data import ClientData, OwnData
+    from fedcollab.distances import Distances
     from fedcollab.wire import Runtime
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -107,15 +112,17 @@ on = several(
 estimation = several(
     click.option(
         "--distance",
+        type=Name(DISTANCES),
         default="auto",
         show_default=True,
-        help="How to estimate distances: auto, few-round, hypothesis, ...; a wrong name lists all.",
+        help="How to estimate distances.",
     ),
     click.option(
         "--encoder",
+        type=Name(ENCODERS, open_ended=True),
         default="none",
         show_default=True,
-        help="Frozen encoder through which images are compared: efficientnet-lite0[:block=10,size=64], resnet18.",
+        help="Frozen encoder through which images are compared; with options as efficientnet-lite0:block=10,size=64.",
     ),
     click.option("--missing-indicators", is_flag=True, help="Let missingness itself be a feature of tables."),
     click.option(
@@ -138,20 +145,108 @@ measuring = several(
     ),
     click.option(
         "--label-counts",
+        type=Name(LABEL_COUNTS, open_ended=True),
         help="How clients got their label counts: drawn (by chance) or set (dealt out exactly).  [default: auto]",
     ),
 )
 
 training = several(
     click.option(
-        "--algorithm", default="fedavg", show_default=True, help="fedavg, fedprox, ditto, ...; a wrong name lists all."
+        "--algorithm",
+        type=Name(ALGORITHMS),
+        default=defaults.ALGORITHM,
+        show_default=True,
+        help="The federated algorithm.",
     ),
-    click.option("--model", default="mlp", show_default=True, help="mlp, logistic, cnn, ...; a wrong name lists all."),
-    click.option("--rounds", default=100, show_default=True, help="Communication rounds."),
-    click.option("--lr", default=0.1, show_default=True, help="Step size of local SGD."),
-    click.option("--batch-size", default=32, show_default=True, help="Batch size of local SGD."),
-    click.option("--local-epochs", default=1, show_default=True, help="Local epochs a round."),
+    click.option(
+        "--algorithm-option",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="A setting of it, such as mu=0.1; repeatable.",
+    ),
+    click.option("--model", type=Name(MODELS), default=defaults.MODEL, show_default=True, help="What is trained."),
+    click.option(
+        "--model-option", multiple=True, metavar="KEY=VALUE", help="A setting of it, such as widths=[64]; repeatable."
+    ),
+    click.option("--rounds", default=defaults.ROUNDS, show_default=True, help="Communication rounds."),
+    click.option("--lr", default=defaults.LR, show_default=True, help="Step size of local SGD."),
+    click.option("--batch-size", default=defaults.BATCH_SIZE, show_default=True, help="Batch size of local SGD."),
+    click.option("--local-epochs", default=defaults.LOCAL_EPOCHS, show_default=True, help="Local epochs a round."),
 )
+
+constraints = several(
+    click.option("--must-link", multiple=True, metavar="A,B", help="Clients that must train together; repeatable."),
+    click.option("--cannot-link", multiple=True, metavar="A,B", help="Clients that may not; repeatable."),
+    click.option("--min-size", default=1, show_default=True, help="Fewest clients of a coalition."),
+    click.option("--max-size", type=int, help="Most clients of a coalition."),
+)
+
+
+def out(text: str, **settings: Any) -> Callable[[F], F]:
+    """Return the option that says where a command writes, spelt `-o` or `--out` in all of them.
+
+    Parameters
+    ----------
+    text : str
+        What is written there, for the help.
+    **settings
+        Further settings of `click.option`.
+    """
+    return click.option("-o", "--out", **{"type": click.Path(path_type=Path), "help": text, **settings})
+
+
+def take_constraints(settings: dict[str, Any], *, named: bool = True) -> dict[str, Any]:
+    """Remove the options of `constraints` from the settings, and return them as options of `solve`.
+
+    Parameters
+    ----------
+    settings : dict
+        The options of a command.
+    named : bool
+        Whether the clients have names; else they are called by position.
+    """
+    taken = {key: settings.pop(key) for key in ("must_link", "cannot_link", "min_size", "max_size")}
+    for key in ("must_link", "cannot_link"):
+        groups = [[part.strip() for part in text.split(",")] for text in taken[key]]
+        taken[key] = [[int(part) if not named and part.isdigit() else part for part in group] for group in groups]
+    return taken
+
+
+def take_pairs(settings: dict[str, Any], option: str) -> dict[str, Any]:
+    """Remove an option of KEY=VALUE pairs from the settings, and return its values by key.
+
+    Parameters
+    ----------
+    settings : dict
+        The options of a command.
+    option : str
+        The option's name there.
+
+    Returns
+    -------
+    dict
+        Numbers, lists, true and false as such; everything else as text.
+
+    Raises
+    ------
+    InputError
+        If there is no `=`.
+
+    Examples
+    --------
+    >>> take_pairs({"model_option": ("widths=[64, 32]", "kind=small")}, "model_option")
+    {'widths': [64, 32], 'kind': 'small'}
+    """
+    taken = {}
+    for text in settings.pop(option):
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise InputError(f"`--{option.replace('_', '-')}` (={text!r}) must be KEY=VALUE, such as mu=0.1")
+        try:
+            taken[key.strip()] = json.loads(value)
+        except ValueError:
+            taken[key.strip()] = value.strip()
+    return taken
 
 
 READING = ("columns", "label_map", "merge_labels", "id_column", "keep")
@@ -302,6 +397,31 @@ def open_source(
         yield runtime, {"keep": keep}
 
 
+def open_distances(path: Path) -> Distances:
+    """Return the distances of a file or of a run directory."""
+    return runs.Run.open(path).distances() if path.is_dir() else distances_of.Distances.load(path)
+
+
+def open_collaboration(path: Path) -> Collaboration:
+    """Return the coalitions of a file, or those of a run directory if they were made of the distances there.
+
+    Parameters
+    ----------
+    path : Path
+        The file or the run directory.
+
+    Raises
+    ------
+    InputError
+        If there is none, or the distances of the run are newer.
+    """
+    if not path.is_dir():
+        return coalitions.Collaboration.load(path)
+    found = runs.Run.open(path, "collaboration.json").collaboration()
+    assert found is not None
+    return found
+
+
 def take_measuring(settings: dict[str, Any]) -> dict[str, Any]:
     """Remove the options of `measuring` from the settings, and return them as options of `estimate_distances`."""
     epsilon, delta = settings.pop("privacy_epsilon"), settings.pop("privacy_delta")
@@ -312,11 +432,6 @@ def take_measuring(settings: dict[str, Any]) -> dict[str, Any]:
     if epsilon is not None:
         taken["privacy"] = {"epsilon": epsilon, **({} if delta is None else {"delta": delta})}
     return taken
-
-
-def parse_C(value: str | float) -> float | str:
-    """Return "auto", or C as a positive number."""
-    return value if value == "auto" else number("C", value, above=0)
 
 
 def print_json(content: Any) -> None:

@@ -11,6 +11,7 @@ import click
 from fedcollab import report, scenarios
 from fedcollab import reproduce as paper
 from fedcollab.cli import options
+from fedcollab.cli.names import EXPERIMENTS, SCENARIOS, Name
 from fedcollab.errors import InputError, choose
 from fedcollab.progress import bar
 
@@ -24,22 +25,26 @@ Examples:
   fedcollab reproduce --list
   fedcollab reproduce table-1 --quick
   fedcollab reproduce table-1 --scenario label-shift --seeds 5
-  fedcollab reproduce table-2 --methods ifca,kmeans --cells-only"""
+  fedcollab reproduce table-2 --methods ifca,kmeans --cells-only
+
+"""
+    + f"Names: {', '.join(EXPERIMENTS)}."
 )
-@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.argument("names", nargs=-1, metavar="[NAME]...", type=Name(EXPERIMENTS, open_ended=True))
 @click.option("--list", "listed", is_flag=True, help="Every name, what it shows, and how long it takes.")
 @click.option(
-    "--scenario", multiple=True, help="label-shift, feature-shift or concept-shift; repeatable.  [default: all]"
+    "--scenario",
+    type=Name(SCENARIOS, open_ended=True),
+    multiple=True,
+    help="Only this kind of shift; repeatable.  [default: all]",
 )
 @click.option("--methods", help="Of the tables of accuracies only these methods (fedavg,ifca,...), with commas.")
 @click.option("--seeds", type=click.IntRange(1, 20), help="Seeds 0 to N - 1.  [default: as docs/results.md]")
 @click.option("--rounds", type=click.IntRange(1), help="Rounds of training.  [default: as docs/results.md]")
 @click.option("--quick", is_flag=True, help="Minutes: fewer rounds and seeds; what was reduced is said.")
 @click.option("--tiny", is_flag=True, hidden=True, help="Seconds, on digits: for tests.")
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Folder for cells, tables and figures.  [default: results]",
+@options.out(
+    "Folder for cells, tables and figures.  [default: results]", type=click.Path(path_type=Path, file_okay=False)
 )
 @click.option("--jobs", type=click.IntRange(1), help="Cells at a time, one core each.  [default: the cores there are]")
 @click.option("--cells-only", is_flag=True, help="Compute cells, write no tables: for several commands at a time.")

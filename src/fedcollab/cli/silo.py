@@ -30,7 +30,13 @@ def silo() -> None:
 @click.option("--label", help="The label column of CSV and Parquet files.")
 @click.option("--invitation", type=click.Path(path_type=Path), help="What the coordinator sent.")
 @click.option(
-    "--folder", type=click.Path(path_type=Path), default=Path(), help="Where to write.  [default: this folder]"
+    "-o",
+    "--out",
+    "--folder",
+    "folder",
+    type=click.Path(path_type=Path),
+    default=Path(),
+    help="Where to write.  [default: this folder]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output, for programs.")
 def init(name: str, data: Path, label: str | None, invitation: Path | None, folder: Path, as_json: bool) -> None:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fedcollab import coalitions as coalitions_of
 from fedcollab import data, distances, federation, files, metrics, runs, training
 from fedcollab import report as report_of
-from fedcollab.cli import options
+from fedcollab.cli import options, sources
 from fedcollab.cli.inspecting import begin_with_check, keep_check
+from fedcollab.coalitions.inputs import read_C
 from fedcollab.errors import choose, number
 from fedcollab.files import check_target
 from fedcollab.progress import bar
@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 @options.estimation
 @options.measuring
 @options.training
-@click.option("--out", type=click.Path(path_type=Path), help="Run directory.  [default: runs/NAME of the source]")
+@options.constraints
+@options.out("Run directory.  [default: runs/NAME of the source]")
 @click.option("--fresh", is_flag=True, help="Start over if that run exists; else it goes on where it stopped.")
 @options.output
 def run(
@@ -58,11 +59,17 @@ def run(
     Clients come from a folder with one file per client (the file's name is the client's name), or from a scenario file.
     Every stage leaves its artefact in the run directory; an interrupted run goes on where it stopped.
     """
-    options.parse_C(C)  # refused before anything is read
-    measuring, how = options.take_measuring(settings), options.take_reading(settings)
+    read_C(C)  # refused before anything is read
+    more = {
+        "distance_options": options.take_measuring(settings),
+        "solve_options": _limited(options.take_constraints(settings)),
+        "algorithm_options": options.take_pairs(settings, "algorithm_option"),
+        "model_options": options.take_pairs(settings, "model_option"),
+    }
+    how = options.take_reading(settings)
     found, brought = options.find_clients(scenario, clients, label, drop, how)
-    settings = with_defaults({"C": C, **settings}, brought) | ({"distance_options": measuring} if measuring else {})
-    value = options.parse_C(settings.pop("C"))
+    settings = with_defaults({"C": C, **settings}, brought) | {key: value for key, value in more.items() if value}
+    value = read_C(settings.pop("C"))
     origin = (scenario or clients or Path()).resolve()
     out = out or Path("runs") / origin.stem
     asked = {"source": str(origin.name), "label": label, "drop": list(drop), "C": value, **settings}
@@ -75,10 +82,12 @@ def run(
     )
     keep_check(checked, out)
     page = report_of.write(out)
+    if "own" in brought:
+        sources.remember(runs.Run(out), brought["own"].clients)
     if as_json:
         options.print_json(summary(fitted, results, page, checked))
     else:
-        report_of.show_run(fitted, results, page, next_command=f"fedcollab explain {out / 'collaboration.json'}")
+        report_of.show_run(fitted, results, page, next_command=f"fedcollab explain {out}")
 
 
 @click.command(
@@ -92,9 +101,7 @@ Examples:
 @options.on
 @options.estimation
 @options.measuring
-@click.option(
-    "-o", "--out", required=True, type=click.Path(path_type=Path), help="Where to write the distances (JSON)."
-)
+@options.out("Where to write the distances (JSON): a file, or a run directory.", required=True)
 @click.option("--resume", is_flag=True, help="Measure only the pairs that are missing in that file.")
 @options.output
 def estimate(
@@ -113,7 +120,7 @@ def estimate(
 
     Clients that do not answer are left unobserved; with --resume, later, their pairs alone are measured.
     """
-    check_target(out)
+    out = check_target(files.inside(out, "distances.json"))
     measuring, how = options.take_measuring(settings), options.take_reading(settings)
     with options.open_source(scenario, clients, label, drop, on, journal=out.parent, how=how) as (found, brought):
         settings = with_defaults(settings, brought)
@@ -148,28 +155,27 @@ def estimate(
         findings = [] if checked is None else checked.as_dict()["findings"]
         options.print_json({**options.read_json(out), "findings": findings})
     else:
-        report_of.show_distances(estimated, next_command=f"fedcollab solve {out} --C auto")
+        report_of.show_distances(estimated, next_command=f"fedcollab solve {out}")
 
 
 @click.command(
     epilog="""\b
 Examples:
   fedcollab train --clients hospitals/ --label outcome --coalitions collaboration.json -o trained/
-  fedcollab train --on federation/ --coalitions runs/h/collaboration.json -o runs/h/training/coalitions"""
+  fedcollab train --on federation/ --coalitions runs/h -o runs/h"""
 )
 @options.source
 @options.on
 @click.option(
     "--coalitions",
     required=True,
-    help="A collaboration file from `fedcollab solve`, or `local` or `global`.",
+    metavar="RUN|FILE|local|global",
+    help="The coalitions of a run directory or of a file from `fedcollab solve`; or each alone, or everyone together.",
 )
 @options.training
 @click.option("--test-share", default=0.2, show_default=True, help="Hold-out share of clients without a test split.")
 @click.option("--seed", default=0, show_default=True, help="Everything random is derived from it.")
-@click.option(
-    "-o", "--out", required=True, type=click.Path(path_type=Path), help="Folder for result, metrics and models."
-)
+@options.out("Folder for result, metrics and models; or a run directory.", required=True)
 @options.output
 def train(
     scenario: Path | None,
@@ -184,16 +190,24 @@ def train(
     **settings: Any,
 ) -> None:
     """Train a federated algorithm inside each coalition; models are saved as safetensors."""
+    own = {"options": options.take_pairs(settings, "algorithm_option")}
+    own["model_options"] = options.take_pairs(settings, "model_option")
+    training.make_algorithm(settings["algorithm"], own["options"])  # refused before anything is read
     ends = ("local", "global")
-    groups: Any = coalitions if coalitions in ends else coalitions_of.Collaboration.load(coalitions).coalitions
+    groups: Any = coalitions if coalitions in ends else options.open_collaboration(Path(coalitions)).coalitions
     names = None if coalitions in ends else [str(name) for members in groups for name in members]
     how = options.take_reading(settings)
+    if runs.Run(out).has("distances.json"):
+        out = out / "training" / (coalitions if coalitions in ends else "coalitions")
     with options.open_source(scenario, clients, label, drop, on, names, journal=out, how=how) as (found, brought):
         settings = with_defaults(settings, brought)
         shape = {key: settings.pop(key) for key in ("scale", "test_share")}
-        folders = [out.parent.parent, *[Path(coalitions).parent] * (names is not None)] if on is not None else []
+        folders = [] if on is None else [out.parent.parent]
+        if on is not None and names is not None:
+            folders.append(files.inside(coalitions, "collaboration.json").parent)
         present = adopted(found, folders, **shape, seed=settings["seed"])
         with bar("training", quiet=quiet or as_json) as progress:
+            settings |= {key: value for key, value in own.items() if value}
             made = {"settings": settings, "inputs": {"coalitions": groups}}
             result = training.train(present, groups, run_dir=out, progress=progress, made=made, **settings)
     if as_json:
@@ -204,7 +218,7 @@ def train(
 
 @click.command(epilog="Example:  fedcollab report runs/demo")
 @click.argument("directory", type=click.Path(path_type=Path))
-@click.option("-o", "--out", type=click.Path(path_type=Path), help="Where to write the page.  [default: in the run]")
+@options.out("Where to write the page.  [default: in the run]")
 @click.option("--figures", type=click.Path(path_type=Path), help="Folder for the pictures as PNG, SVG and PDF.")
 @options.output
 def report(directory: Path, out: Path | None, figures: Path | None, as_json: bool, quiet: bool) -> None:
@@ -233,8 +247,8 @@ def check_settings(settings: Mapping[str, Any]) -> None:
         If a name is unknown or a number is out of range.
     """
     choose("distance", settings["distance"], distances.METHODS)
-    choose("algorithm", settings["algorithm"], training.ALGORITHMS)
-    choose("model", settings["model"], training.MODELS)
+    training.make_algorithm(settings["algorithm"], settings.get("algorithm_options"))
+    choose("model", settings["model"], {"auto": None, **training.MODELS})
     number("lr", settings["lr"], above=0)
     for option in ("rounds", "batch_size", "local_epochs"):
         number(option, settings[option], at_least=1, whole=True)
@@ -267,19 +281,26 @@ def all_stages(
     pipeline = runs.FedCollab(
         C=C,
         distance_options=settings.get("distance_options", {}),
+        solve_options=settings.get("solve_options", {}),
+        model_options=settings.get("model_options", {}),
         encoder=settings.get("encoder", "none"),
         quiet=quiet,
-        **{key: settings[key] for key in ("distance", "scale", "missing_indicators", "test_share", "seed")},
+        **{key: settings[key] for key in ("distance", "model", "scale", "missing_indicators", "test_share", "seed")},
     )
     prepared = pipeline.prepare(clients)
     fitted = replace(pipeline, run_dir=start()).fit(prepared)
-    keys = ("algorithm", "model", "rounds", "lr", "batch_size", "local_epochs")
-    asked = {key: settings[key] for key in keys}
+    asked = {key: settings[key] for key in ("rounds", "lr", "batch_size", "local_epochs")}
+    chosen = {"algorithm": settings["algorithm"], "options": settings.get("algorithm_options")}
     results = {}
     for way in runs.WAYS:
-        plain = {**asked, "algorithm": "fedavg"} if way == "local" else asked
-        results[way] = fitted.train(way=way, **plain)
+        results[way] = fitted.train(way=way, **asked, **({} if way == "local" else chosen))
     return fitted, results
+
+
+def _limited(constraints: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the constraints without those that limit nothing."""
+    free = {"must_link": [], "cannot_link": [], "min_size": 1, "max_size": None}
+    return {key: value for key, value in constraints.items() if value != free[key]}
 
 
 def adopted(clients: list[ClientData] | Runtime, folders: Sequence[Path], **settings: Any) -> Federation:

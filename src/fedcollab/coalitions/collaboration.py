@@ -19,7 +19,7 @@ from fedcollab.coalitions.explain import Explanation, explain, name_position
 from fedcollab.coalitions.inputs import Floats, Labels
 from fedcollab.display import display
 from fedcollab.errors import InputError
-from fedcollab.files import read_json, write_json
+from fedcollab.files import inside, read_json, write_json
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +121,8 @@ class Collaboration:
 
     @classmethod
     def load(cls, path: str | Path) -> Collaboration:
-        """Read an answer that `save` wrote."""
+        """Read an answer that `save` wrote, or that of a run directory."""
+        path = inside(path, "collaboration.json")
         content = read_json(path, "collaboration")
         try:
             limits = content["constraints"]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcollab.coalitions.inputs import Inputs, Labels
+from fedcollab.coalitions.inputs import Inputs, Labels, some
 from fedcollab.errors import InputError, number
 
 
@@ -75,7 +75,11 @@ def clashing(clash: NDArray[np.bool_], labels: Labels) -> bool:
 
 
 def read_constraints(
-    inputs: Inputs, must_link: Iterable[Any], cannot_link: Iterable[Any], min_size: int, max_size: int | None
+    inputs: Inputs,
+    must_link: Iterable[Any] = (),
+    cannot_link: Iterable[Any] = (),
+    min_size: int = 1,
+    max_size: int | None = None,
 ) -> Constraints:
     """Check the constraints, translate client names to positions and refuse what contradicts itself at sight."""
     count = len(inputs.quantities)
@@ -100,8 +104,7 @@ def position(argument: str, client: object, inputs: Inputs) -> int:
     if inputs.names is not None:
         if str(client) in inputs.names:
             return inputs.names.index(str(client))
-        shown = ", ".join(inputs.names[:8]) + (", ..." if count > 8 else "")
-        raise InputError(f"`{argument}` (={client!r}) must be one of the clients: {shown}")
+        raise InputError(f"`{argument}` (={client!r}) must be one of the clients: {some(inputs.names)}")
     if isinstance(client, (int, np.integer)) and not isinstance(client, bool) and 0 <= client < count:
         return int(client)
     raise InputError(f"`{argument}` (={client!r}) must be a client's position from 0 to {count - 1}")

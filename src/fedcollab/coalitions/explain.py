@@ -209,6 +209,20 @@ def names_in_words(members: tuple[Any, ...], client: Any) -> str:
     return ", ".join(others[:6]) + (f" and {len(others) - 6} more" if len(others) > 6 else "")
 
 
+def more_in_words(share: float) -> str:
+    """Say how much more something costs, in percent or, from twice as much on, as a multiple.
+
+    >>> more_in_words(0.0042), more_in_words(0.25), more_in_words(2.5), more_in_words(119.2)
+    ('0.42 % more', '25 % more', '3.5 times as much', '120 times as much')
+    """
+    if share < 1e-4:
+        return "less than 0.01 % more"
+    if share < 0.995:
+        return f"{100 * share:.2g} % more"
+    times = 1 + share
+    return f"{times:.2g} times as much" if times < 9.95 else f"{times:,.0f} times as much"
+
+
 def _compare(choice: Choice, now: Choice) -> str:
     difference = choice.bound - now.bound
     word = (

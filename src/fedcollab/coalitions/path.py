@@ -48,7 +48,7 @@ from fedcollab.coalitions.solver.moves import descend
 from fedcollab.coalitions.solver.prices import Masks
 from fedcollab.coalitions.solver.subsets import subset_lines
 from fedcollab.errors import InputError, number
-from fedcollab.files import read_json, write_json
+from fedcollab.files import inside, read_json, write_json
 
 #: clients that a path is drawn for
 MOST = 1000
@@ -166,7 +166,8 @@ class CPath(Sequence[Segment]):
 
     @classmethod
     def load(cls, path: str | FilePath) -> CPath:
-        """Read a path that `save` wrote."""
+        """Read a path that `save` wrote, or that of a run directory."""
+        path = inside(path, "path.json")
         content = read_json(path, "path")
         try:
             segments = tuple(
@@ -196,7 +197,7 @@ class CPath(Sequence[Segment]):
 
 def c_path(
     distances: Any,
-    quantities: ArrayLike | None = None,
+    quantities: Any = None,
     *,
     names: Iterable[str] | None = None,
     seed: int = 0,
@@ -210,11 +211,11 @@ def c_path(
 
     Parameters
     ----------
-    distances : array_like or Distances
+    distances : array_like, pandas.DataFrame or Distances
         N x N matrix in [0, 1] with a zero diagonal, or a `Distances`; its standard errors and replicates, where it has
         them, tell which C are too small and which splits are noise.
-    quantities : array_like, optional
-        Samples per client. Default: what the `Distances` carries.
+    quantities : array_like, pandas.Series or mapping, optional
+        Samples per client; a Series or a mapping is read by name. Default: what the `Distances` carries.
     names : iterable of str, optional
         One name per client. Default: those that the `Distances` carries, else clients are called by position.
     seed : int

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedcollab.coalitions.collaboration import Collaboration
 from fedcollab.coalitions.explain import Choice, name_position, names_in_words
-from fedcollab.coalitions.inputs import Floats
+from fedcollab.coalitions.inputs import Floats, named_values
 from fedcollab.errors import InputError, number
 
 
@@ -89,8 +89,8 @@ def place(
 ) -> Placement:
     """The coalition that a new client should join, given its distance to every existing client and its sample count.
 
-    distances    one per existing client in their order, or by name; NaN (or no entry) where it was not measured, which
-                 bars the coalition of that client
+    distances    one per existing client in their order, or by name (a mapping or a Series); NaN (or no entry) where it
+                 was not measured, which bars the coalition of that client
     cannot_link  clients that the newcomer may not train with
 
     >>> from fedcollab.coalitions import solve
@@ -131,9 +131,10 @@ def place(
 
 def _row(collaboration: Collaboration, distances: ArrayLike | Mapping[str, float]) -> Floats:
     count = len(collaboration.assignment)
-    if isinstance(distances, Mapping):
+    named = named_values("distances", distances)
+    if named is not None:
         row = np.full(count, np.nan)
-        for client, value in distances.items():
+        for client, value in named.items():
             row[name_position(collaboration, client)] = value
     else:
         row = np.array(distances, dtype=np.float64)

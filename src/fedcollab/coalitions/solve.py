@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from fedcollab.coalitions.collaboration import Collaboration
 from fedcollab.coalitions.constraints import Constraints, read_constraints
-from fedcollab.coalitions.inputs import Inputs, Labels, read_inputs
+from fedcollab.coalitions.inputs import Inputs, Labels, read_C, read_inputs
 from fedcollab.coalitions.objective import coalition_sums, own_sums, terms
+from fedcollab.coalitions.path import MOST, c_path
 from fedcollab.coalitions.solver.exact import PROGRAMME, SMALL, WIDEST, Proof
 from fedcollab.coalitions.solver.exact import prove as prove_optimum
 from fedcollab.coalitions.solver.feasible import refuse_impossible
@@ -34,8 +34,8 @@ _METHODS = {"auto": "auto", "local": "local", "exact": "exact"}
 
 def solve(
     distances: Any,
-    quantities: ArrayLike | None = None,
-    C: float = 10.0,
+    quantities: Any = None,
+    C: float | str = "auto",
     *,
     method: str = "auto",
     restarts: int = 100,
@@ -51,12 +51,13 @@ def solve(
 
     Parameters
     ----------
-    distances : array_like or Distances
+    distances : array_like, pandas.DataFrame or Distances
         N x N matrix in [0, 1] with a zero diagonal; row i is how far the others are from client i (asymmetric allowed).
-    quantities : array_like, optional
-        Samples per client. Default: what the `Distances` carries.
-    C : float
-        Weight of the generalisation term; `c_path` helps to choose it.
+        A DataFrame whose index and columns are the clients' names is read by these names.
+    quantities : array_like, pandas.Series or mapping, optional
+        Samples per client; a Series or a mapping is read by name. Default: what the `Distances` carries.
+    C : float or "auto"
+        Weight of the generalisation term. "auto" takes the C that `c_path` suggests; the paper takes 10.
     method : {"auto", "local", "exact"}
         "local" searches (Algorithm 2 with restarts and escapes; above 400 clients merging, moves and refinement),
         "exact" proves the optimum or says what limit it met, "auto" chooses by size and a fixed budget of work.
@@ -90,16 +91,33 @@ def solve(
     >>> answer = solve(D, [100, 100, 5000], C=5, names=["north", "south", "east"])
     >>> answer.coalitions, answer.optimal
     ([['north', 'south'], ['east']], True)
+
+    Without C, it is the one that the path over C suggests.
+
+    >>> solve(D, {"north": 100, "south": 100, "east": 5000}, names=["north", "south", "east"]).coalitions
+    [['north', 'south'], ['east']]
     """
     choose("method", method, _METHODS)
-    C = number("C", C, above=0)
+    C = read_C(C)
     restarts = int(number("restarts", restarts, at_least=1, whole=True))
     seed = int(number("seed", seed, whole=True))
     if method == "exact" and not prove:
         raise InputError("`prove` (=False) must be True with `method` (='exact')")
     inputs = read_inputs(distances, quantities, names)
-    constraints = read_constraints(inputs, must_link, cannot_link, min_size, max_size)
-    problem = build_problem(inputs, constraints, C)
+    must_link, cannot_link = (given if isinstance(given, str) else list(given) for given in (must_link, cannot_link))
+    limits: dict[str, Any] = {"must_link": must_link, "cannot_link": cannot_link, "min_size": min_size}
+    limits["max_size"] = max_size
+    constraints = read_constraints(inputs, **limits)
+    if isinstance(C, str):
+        if len(inputs.quantities) > MOST:
+            raise InputError(
+                f"`C` (='auto') is read off the path over C, which is drawn for at most {MOST:,} clients; there are "
+                f"{len(inputs.quantities):,}: give a number"
+            )
+        weight = c_path(distances, quantities, names=inputs.names, seed=seed, **limits).suggested.C
+    else:
+        weight = C
+    problem = build_problem(inputs, constraints, weight)
     if method == "exact" and problem.count > WIDEST:
         raise InputError(
             f"`method` (='exact') must be 'auto' or 'local' for more than {WIDEST} clients; there are {problem.count}"
@@ -121,7 +139,7 @@ def solve(
             f"`method` (='exact') met its limit: {problem.count} clients without enough structure cannot be proven "
             f"within {BUDGETS['exact']:,} partial coalitions (any matrix up to {PROGRAMME} clients can); use 'auto'"
         )
-    return collaboration_of(inputs, constraints, C, _bounded(inputs, problem, proof, prove))
+    return collaboration_of(inputs, constraints, weight, _bounded(inputs, problem, proof, prove))
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import zipfile
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -108,7 +109,7 @@ class ClientData:
         Raises
         ------
         InputError
-            If a data set is empty or its samples cannot be used.
+            If a data set is empty or has no length and index, or its samples cannot be used.
         """
         x, y = _collect(dataset)
         if test is None:
@@ -175,6 +176,49 @@ class ClientData:
         classes = len(np.unique(self.y))
         shape = feature_shape(self.x)
         return f"ClientData({self.name!r}, {self.quantity} samples, {classes} classes, features {shape}, {test})"
+
+
+def list_clients(clients: Any) -> Any:
+    """Return clients as a list: those of a mapping by name, or of any other iterable; everything else as it is.
+
+    Parameters
+    ----------
+    clients : mapping, iterable of ClientData or other object
+        In a mapping, each name stands for a `ClientData`, for features and labels `(x, y)`, or for these and a test
+        split `(x, y, x_test, y_test)`.
+
+    Returns
+    -------
+    list of ClientData or object
+        The clients; what is no iterable (a runtime, a federation) is returned unchanged.
+
+    Raises
+    ------
+    InputError
+        If a name stands for something else, or for the data of a client of another name.
+
+    Examples
+    --------
+    >>> list_clients({"north": ([[0.5], [0.1], [0.3]], ["ill", "well", "ill"])})
+    [ClientData('north', 3 samples, 2 classes, features (1,), no test split)]
+    """
+    if not isinstance(clients, Mapping):
+        return list(clients) if isinstance(clients, Iterable) else clients
+    return [_of_mapping(name, value) for name, value in clients.items()]
+
+
+def _of_mapping(name: Any, value: Any) -> ClientData:
+    """Return the client that a mapping has under a name."""
+    if isinstance(value, ClientData):
+        if value.name != name:
+            raise InputError(f"`clients` has the client {value.name!r} under the name {name!r}; expected the same name")
+        return value
+    if isinstance(value, (tuple, list)) and len(value) in (2, 4):
+        return ClientData(name, *value)
+    wanted = "expected ClientData, or features and labels (x, y)"
+    if is_table(value):
+        wanted = f"which column is the label? {wanted}, such as (table.drop(columns='outcome'), table['outcome'])"
+    raise InputError(f"`clients` has a {type(value).__name__} under the name {name!r}; {wanted}")
 
 
 def is_table(x: Features) -> bool:
@@ -319,10 +363,26 @@ def _same_length(x: Features, y: Labels, where: str, x_name: str, y_name: str) -
 
 
 def _collect(dataset: Any) -> tuple[NDArray[Any], NDArray[Any]]:
-    pairs = [dataset[index] for index in range(len(dataset))]
+    try:
+        samples = [dataset[index] for index in range(len(dataset))]
+    except (TypeError, NotImplementedError, AttributeError):  # such as an IterableDataset
+        raise InputError(
+            f"`dataset` (a {type(dataset).__name__}) must have a length and an index; of one that is only "
+            "iterated over, give list(dataset)"
+        ) from None
+    try:
+        pairs = [(np.asarray(x), np.asarray(label)) for x, label in samples]
+    except (TypeError, ValueError) as error:
+        raise InputError(f"`dataset` must hold (features, label) pairs: {str(error).splitlines()[0]}") from None
     if not pairs:
         raise InputError("`dataset` is empty; expected (features, label) pairs")
-    return np.stack([np.asarray(x) for x, _ in pairs]), np.array([int(label) for _, label in pairs])
+    shapes = sorted({x.shape for x, _ in pairs})
+    if len(shapes) > 1:
+        raise InputError(f"`dataset` has features of shapes {shapes[0]} and {shapes[1]}; expected one shape")
+    counts = {label.size for _, label in pairs}
+    if counts != {1}:
+        raise InputError(f"`dataset` has labels of {max(counts)} values; expected one label a sample")
+    return np.stack([x for x, _ in pairs]), np.array([label.item() for _, label in pairs])
 
 
 def _pack(key: str, x: Features) -> dict[str, NDArray[Any]]:

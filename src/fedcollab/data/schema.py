@@ -18,7 +18,7 @@ from fedcollab.data.client import ClientData, Features, is_table
 from fedcollab.data.split import with_test
 from fedcollab.encoders.encoding import Encoding
 from fedcollab.errors import InputError
-from fedcollab.files import write_bytes
+from fedcollab.files import inside, write_bytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,6 +214,8 @@ class Schema:
     def from_json(cls, text: str) -> Schema:
         """Return the schema that `to_json` wrote as text."""
         content: dict[str, Any] = json.loads(text)
+        if not isinstance(content, dict):
+            raise InputError(f"it holds {text.strip()[:40]!r}; expected an object with `classes` and `shape`")
         columns, encoding = content.pop("columns"), content.pop("encoding", None)
         if columns is not None:
             columns = tuple(
@@ -239,7 +241,7 @@ class Schema:
         Parameters
         ----------
         path : str or Path
-            The JSON file.
+            The JSON file, or a run directory.
 
         Returns
         -------
@@ -251,8 +253,9 @@ class Schema:
         InputError
             If the file does not exist or is not a schema.
         """
+        path = inside(path, "schema.json")
         try:
-            return cls.from_json(Path(path).read_text(encoding="utf-8"))
+            return cls.from_json(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise InputError(f"`{path}` does not exist; a run directory of `fedcollab run` has one") from None
         except (OSError, ValueError, KeyError, TypeError) as error:

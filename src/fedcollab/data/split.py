@@ -108,47 +108,55 @@ def stratified(
     return mask
 
 
-def fold_of(groups: NDArray[Any] | None, y: NDArray[Any] | None, k: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Deal samples to folds so that every group is in one fold, and folds are as alike as whole groups allow.
+def fold_of(
+    y: NDArray[Any], folds: int, rng: np.random.Generator, groups: NDArray[np.int64] | None = None
+) -> NDArray[np.int64]:
+    """Return the fold of each sample: folds of like size, with every label spread over them as evenly as it goes.
 
-    Groups are dealt out one by one, in random order and the largest first, each to the fold in which the counts of its
-    labels are lowest. Without groups, every label is dealt out evenly, as in a stratified cross-validation.
+    With groups, every group is in one fold, and folds are as alike as whole groups allow: groups are dealt out in
+    random order and the largest first, each to the fold in which the counts of its labels are lowest.
 
     Parameters
     ----------
-    groups : array or None
-        The group of each sample; None: each sample is a group of its own.
-    y : array or None
-        The label of each sample, by which folds are made alike; None: by their sizes alone.
-    k : int
-        How many folds there are.
+    y : array
+        The label of each sample; all alike: folds are made alike by their sizes alone.
+    folds : int
+        How many folds.
     rng : numpy.random.Generator
-        Decides between equals.
+        Draws the samples.
+    groups : array of int, optional
+        The group of each sample.
 
     Returns
     -------
     array of int
-        The fold, from 0 to k - 1, of each sample; some folds stay empty if there are fewer groups than folds.
+        A number from 0 to `folds` - 1 for each sample; some folds stay empty if there are fewer groups than folds.
 
     Examples
     --------
-    >>> fold_of(np.array([7, 7, 7, 8, 9, 9]), None, 3, np.random.default_rng(0))
+    >>> fold_of(np.zeros(6), 3, np.random.default_rng(0), np.array([7, 7, 7, 8, 9, 9]))
     array([0, 0, 0, 2, 1, 1])
     """
-    if groups is None and y is None:
-        raise ValueError("`groups` or `y` must be given")
-    samples = len(y) if groups is None else len(groups)  # type: ignore[arg-type]
-    members = np.unique(np.arange(samples) if groups is None else groups, return_inverse=True)[1].reshape(-1)
-    labels = np.unique(np.zeros(samples) if y is None else y, return_inverse=True)[1].reshape(-1)
-    counts = _counts(members, labels)
+    if groups is not None:
+        return _fold_groups(groups, y, folds, rng)
+    order = rng.permutation(len(y))
+    order = order[np.argsort(np.asarray(y)[order], kind="stable")]
+    fold = np.empty(len(y), dtype=np.int64)
+    fold[order] = (np.arange(len(y)) + rng.integers(folds)) % folds
+    return fold
+
+
+def _fold_groups(groups: NDArray[Any], y: NDArray[Any], folds: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Return the fold of each sample, the same for all samples of a group."""
+    members = np.unique(groups, return_inverse=True)[1].reshape(-1)
+    counts = _counts(members, np.unique(y, return_inverse=True)[1].reshape(-1))
     weight = 1 / counts.sum(axis=0)  # a rare label counts as much as a common one
-    held = np.zeros((k, counts.shape[1]))
+    held = np.zeros((folds, counts.shape[1]))
     fold = np.zeros(len(counts), dtype=np.int64)
     for group in _largest_first(counts, rng):
         after = ((held + counts[group]) ** 2 * weight).sum(axis=1) - (held**2 * weight).sum(axis=1)
         best = np.flatnonzero(after <= after.min() + 1e-12)
-        sizes = held[best].sum(axis=1)
-        fold[group] = best[int(np.argmin(sizes))]
+        fold[group] = best[int(np.argmin(held[best].sum(axis=1)))]
         held[fold[group]] += counts[group]
     return fold[members]
 

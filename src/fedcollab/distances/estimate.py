@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from fedcollab.data.client import list_clients
 from fedcollab.distances.methods import cross, few_round, hypothesis, label, prototype, published
 from fedcollab.distances.request import Method, Pair, Request, all_pairs, assemble
 from fedcollab.distances.result import Distances
@@ -49,8 +50,9 @@ def estimate_distances(
 
     Parameters
     ----------
-    clients : iterable of ClientData, Runtime or Federation
-        The clients; a federation keeps the `scale`, `missing_indicators` and `test_share` that it was prepared with.
+    clients : iterable of ClientData, mapping, Runtime or Federation
+        The clients, in a mapping by name (see `federate`); a federation keeps the `scale`, `missing_indicators` and
+        `test_share` that it was prepared with.
     method : str
         A name in `METHODS`; "auto" is "cross", or "few-round" where a round costs seconds (Flower) and through an
         encoder.
@@ -93,7 +95,7 @@ def estimate_distances(
     for option in options:
         if option not in known:
             raise InputError(unknown(f"option of method {method!r}", option, known))
-    listed = list(clients) if isinstance(clients, Iterable) else clients
+    listed = list_clients(clients)
     federation = federate(
         listed,
         runtime=runtime,
@@ -108,7 +110,7 @@ def estimate_distances(
     names = federation.in_order_of(listed)
     if only is not None and only not in names:
         raise InputError(unknown("only", only, names))
-    asked = all_pairs(names, only) if pairs is None else sorted((min(pair), max(pair)) for pair in pairs)
+    asked = all_pairs(names, only) if pairs is None else _pairs_of(pairs, names)
     request = Request(federation, asked, seed, progress)
     cost = federation.runtime.cost
     before = cost.copy()
@@ -120,6 +122,19 @@ def estimate_distances(
     if federation.schema.encoding is not None:
         settings["encoder"] = federation.schema.encoding.encoder
     return assemble(request, replace(found, settings=settings), names, method=_plain(method), cost=moved)
+
+
+def _pairs_of(pairs: Iterable[Any], names: Sequence[str]) -> list[Pair]:
+    """Return the pairs that were asked for, each in order of name, after checking that they are pairs of clients."""
+    found = set()
+    for pair in pairs:
+        if isinstance(pair, str) or len(set(pair)) != 2:
+            raise InputError(f"`pairs` (={pair!r}) must hold pairs of two different clients")
+        for name in pair:
+            if name not in names:
+                raise InputError(unknown("pairs", name, names))
+        found.add((min(pair), max(pair)))
+    return sorted(found)
 
 
 def _prefers_moments(clients: Clients, encoder: Any) -> bool:

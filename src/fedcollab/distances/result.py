@@ -214,7 +214,7 @@ class Distances:
         Parameters
         ----------
         path : str or Path
-            The JSON file.
+            The JSON file, or a run directory.
 
         Returns
         -------
@@ -226,6 +226,7 @@ class Distances:
         InputError
             If the file cannot be read, or its content does not fit together.
         """
+        path = artefact.inside(path, "distances.json")
         content = artefact.read_json(path, "distances")
         if not ("raw" in content or "matrix" in content) or "quantities" not in content:
             raise InputError(f"`{path}` must have `quantities` and `raw` or `matrix`")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from fedcollab.data.client import ClientData
+from fedcollab.data.client import ClientData, list_clients
 from fedcollab.data.schema import Schema
 from fedcollab.errors import InputError
 from fedcollab.federation.adopt import adopt
@@ -19,7 +19,7 @@ from fedcollab.wire import Vectorised, Wire, open_runtime, pick_device
 from fedcollab.wire.message import Message
 from fedcollab.wire.runtime import Runtime
 
-Clients = Iterable[ClientData] | Runtime | Federation
+Clients = Iterable[ClientData] | Mapping[str, Any] | Runtime | Federation
 
 
 def federate(
@@ -39,8 +39,9 @@ def federate(
 
     Parameters
     ----------
-    clients : iterable of ClientData, Runtime or Federation
-        The clients; a federation is returned as it is (with the encoder, if one is given).
+    clients : iterable of ClientData, mapping, Runtime or Federation
+        The clients; in a mapping each name stands for a `ClientData` or for features and labels `(x, y)`. A federation
+        is returned as it is (with the encoder, if one is given).
     runtime : str, optional
         Where the client side runs: "vectorised" (default), "wire", "flower-simulation".
     device : str, optional
@@ -83,7 +84,9 @@ def federate(
     if schema is not None:
         _refuse_given(settled, "schema that was agreed on earlier")
     carrier = (
-        clients if isinstance(clients, Runtime) else open_runtime(clients, runtime or "vectorised", device or "auto")
+        clients
+        if isinstance(clients, Runtime)
+        else open_runtime(list_clients(clients), runtime or "vectorised", device or "auto")
     )
     present = Present(carrier, carrier.names, dict(carrier.missing))
     if schema is None:
@@ -164,7 +167,7 @@ def encode_clients(
     InputError
         If `encoder` is no encoder, or the clients have tables.
     """
-    listed = list(clients)
+    listed = list_clients(clients)
     device = pick_device(device)
     schema = federate(listed, scale=scale, device=device, encoder=encoder, progress=progress).schema
     encoding = schema.encoding

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedcollab.coalitions import Stability, rationality
+from fedcollab.coalitions.explain import more_in_words
 from fedcollab.report.clients import ClientRow, weakest
 from fedcollab.report.words import coalition_line, figure, headline, range_of_names
 
@@ -138,10 +139,10 @@ def _sure(run: RunContents, rows: list[ClientRow], moved: dict[str, Any] | None,
         lines.append(_stable(run, stable))
     loose = weakest(rows, collaboration.objective)
     if loose is not None:
-        only = "only " if loose["share"] < 1 else ""
+        only = "only " if loose["share"] < 0.01 else ""
         lines.append(
-            f"The closest call is {loose['name']}: {loose['closest'].lower()} would make the total {only}"
-            f"{loose['share']:.2g} % worse."
+            f"The closest call is {loose['name']}: {loose['closest'].lower()} would cost {only}"
+            f"{more_in_words(loose['share'])} in total."
         )
     return lines
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcollab.coalitions import Stability, stability
+from fedcollab.coalitions.explain import more_in_words
 from fedcollab.report.words import figure
 
 if TYPE_CHECKING:
@@ -174,11 +175,11 @@ def _closest_words(choice: Choice | None, explanation: Explanation, objective: f
     place = "Training alone" if choice.kind == "alone" else f"Coalition {_number(choice)}"
     added = extra(choice, explanation)
     own = choice.bound - explanation.now.bound
-    share = f"{100 * added / objective:.2g} %" if objective else figure(added)
+    share = more_in_words(added / objective) if objective else f"{figure(added)} more"
     if added <= 1e-9:
         return f"{place}: just as good in total."
     feels = "better" if own < 0 else "worse"
-    return f"{place}: {share} worse in total, {figure(abs(own))} {feels} for itself."
+    return f"{place}: {share} in total, {figure(abs(own))} {feels} for itself."
 
 
 def _number(choice: Choice) -> int:
@@ -192,4 +193,4 @@ def weakest(rows: list[ClientRow], objective: float) -> dict[str, Any] | None:
     if not rows or objective <= 0:
         return None
     row = min(rows, key=lambda candidate: candidate.margin)
-    return {"name": row.name, "share": 100 * row.margin / objective, "closest": row.closest.split(":")[0]}
+    return {"name": row.name, "share": row.margin / objective, "closest": row.closest.split(":")[0]}

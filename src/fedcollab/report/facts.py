@@ -35,8 +35,8 @@ def next_commands(run: RunContents) -> dict[str, str]:
     """Return the commands to run for the stages that are missing."""
     again = run.config.get("command")
     return {
-        "coalitions": again or "fedcollab solve distances.json -o collaboration.json",
-        "training": again or "fedcollab train --coalitions collaboration.json",
+        "coalitions": again or "fedcollab solve RUN -o RUN",
+        "training": again or "fedcollab train --coalitions RUN -o RUN",
     }
 
 

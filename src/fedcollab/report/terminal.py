@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedcollab import metrics
+from fedcollab.report.absent import unmeasured
 from fedcollab.report.words import answer_sentence, coalition_line, range_of_names
 from fedcollab.runs.run import WAYS
 from fedcollab.wire import absence
@@ -74,7 +75,7 @@ def show_run(fitted: Fitted, results: Mapping[str, TrainingResult], page: Path, 
     for way, result in results.items():
         for reason in result.stopped.values():
             shown.print(f"[bold]Note[/bold] ({WAYS[way]}): {escape(reason)}")
-    for line in words(absence.read(page.parent)):
+    for line in [*unmeasured(results), *words(absence.read(page.parent))]:
         shown.print(f"[bold]Note[/bold]: {escape(line)}")
     shown.print(f"\nReport:  {escape(str(page))}\nNext:    {escape(next_command)}")
 

@@ -34,7 +34,7 @@ def headline(groups: Sequence[Sequence[str]], names: Sequence[str]) -> str:
     if len(names) == 1:
         text = "There is one client: it trains alone"
     elif count == 1:
-        text = f"All {len(names)} clients should train together"
+        text = f"{'Both' if len(names) == 2 else f'All {len(names)}'} clients should train together"
     elif alone == len(names):
         text = f"Each of the {len(names)} clients should train alone"
     else:

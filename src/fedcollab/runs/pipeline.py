@@ -18,14 +18,20 @@ import numpy as np
 from fedcollab import distances as distances_of
 from fedcollab import encoders, training
 from fedcollab.coalitions import Collaboration, CPath, c_path, solve
+from fedcollab.coalitions.constraints import read_constraints
+from fedcollab.coalitions.inputs import Inputs, read_C
 from fedcollab.data.client import ClientData
 from fedcollab.data.schema import Schema
 from fedcollab.distances import Distances
-from fedcollab.errors import InputError, number
+from fedcollab.errors import InputError, unknown
 from fedcollab.federation import Clients, Federation, describe_clients, federate, with_client
 from fedcollab.progress import Progress, bar
 from fedcollab.runs import membership
 from fedcollab.runs.run import WAYS, Run
+from fedcollab.training import defaults
+
+#: the options of `solve` that limit which coalitions there may be
+LIMITS = ("must_link", "cannot_link", "min_size", "max_size")
 
 
 @dataclass(frozen=True)
@@ -51,6 +57,11 @@ class FedCollab:
         again; one that was made with others is set aside and computed again.
     quiet : bool
         No progress bars.
+    model : str, callable or torch.nn.Module
+        What `train` trains if it is not told otherwise; `fit` refuses one that the clients' samples do not fit, before
+        anything is estimated.
+    model_options : dict
+        Settings of that model.
     """
 
     C: float | str = "auto"
@@ -66,10 +77,15 @@ class FedCollab:
     solve_options: dict[str, Any] = field(default_factory=dict)
     run_dir: str | Path | Run | None = None
     quiet: bool = True
+    model: Any = defaults.MODEL
+    model_options: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.C != "auto":
-            number("C", self.C, above=0)
+        read_C(self.C)
+        known = [each.name for each in inspect.signature(solve).parameters.values() if each.kind == each.KEYWORD_ONLY]
+        for option in self.solve_options:
+            if option not in known:
+                raise InputError(unknown("solve_options", option, known))
 
     @property
     def run(self) -> Run | None:
@@ -81,8 +97,8 @@ class FedCollab:
 
         Parameters
         ----------
-        clients : iterable of ClientData, Runtime or Federation
-            The clients.
+        clients : iterable or mapping of ClientData, Runtime or Federation
+            The clients; in a mapping, by name, pairs of features and labels will do.
 
         Returns
         -------
@@ -92,7 +108,8 @@ class FedCollab:
         Raises
         ------
         InputError
-            If the clients' data do not fit together, or the run directory is about other clients.
+            If the clients' data do not fit together or do not fit the model, constraints name a client that there is
+            not, or the run directory is about other clients.
         """
         federation = self.prepare(clients)
         run = self.run
@@ -120,7 +137,7 @@ class FedCollab:
         self._check_clients(distances, federation)
         found = {"distances.json": run.digest("distances.json")}
         with self._bar("coalitions for every C"):
-            made = {"settings": {"seed": self.seed, **self._path_options()}, "inputs": found}
+            made = {"settings": self._path_options(), "inputs": found}
             path = run.stage(
                 "path.json",
                 CPath.load,
@@ -137,13 +154,24 @@ class FedCollab:
         return Fitted(self, federation, distances, path, collaboration, inputs)
 
     def prepare(self, clients: Clients) -> Federation:
-        """Prepare the clients; a run that goes on keeps the schema that it began with.
+        """Prepare the clients, and check that model and constraints suit them, before anything is computed or written.
+
+        A run that goes on keeps the schema that it began with.
 
         Parameters
         ----------
-        clients : iterable of ClientData, Runtime or Federation
-            The clients.
+        clients : iterable or mapping of ClientData, Runtime or Federation
+            The clients, as in `fit`.
         """
+        federation = self._prepare(clients)
+        training.check_model(self.model, self.model_options, federation.schema)
+        limits = {key: value for key, value in self.solve_options.items() if key in LIMITS}
+        names = (*federation.names, *federation.left_out)
+        read_constraints(Inputs(np.empty((0, 0)), np.ones(len(names)), names, None, True), **limits)
+        return federation
+
+    def _prepare(self, clients: Clients) -> Federation:
+        """Return the clients as a federation, by the schema of the run if there is one that answers the settings."""
         run = self.run
         known = None if run is None or not run.has("schema.json") else run.schema()
         if isinstance(clients, Federation):
@@ -190,11 +218,12 @@ class FedCollab:
     def _solve(self, distances: Distances, path: CPath) -> Collaboration:
         """Solve for the coalitions with the given C, or with the one that the path suggests."""
         C = path.suggested.C if self.C == "auto" else float(self.C)
-        return solve(distances, C=C, seed=self.seed, **self.solve_options)
+        return solve(distances, C=C, **{"seed": self.seed, **self.solve_options})
 
     def _path_options(self) -> dict[str, Any]:
-        """Return those of `solve_options` that `c_path` takes too."""
-        return {key: value for key, value in self.solve_options.items() if key not in ("method", "restarts")}
+        """Return the seed, and those of `solve_options` that `c_path` takes too."""
+        own = ("method", "restarts", "prove")
+        return {"seed": self.seed, **{key: value for key, value in self.solve_options.items() if key not in own}}
 
     def _check_clients(self, distances: Distances, federation: Federation) -> None:
         """Check that the distances are of the clients that are here, absent ones included."""
@@ -259,15 +288,21 @@ class Fitted:
     collaboration: Collaboration
     inputs: Mapping[str, Any] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        clients, groups = len(self.distances.names), len(self.collaboration.coalitions)
+        return f"Fitted(clients={clients}, coalitions={groups}, C={self.collaboration.C:.4g})"
+
     def train(
-        self, algorithm: str = "fedavg", model: Any = "mlp", *, way: str = "coalitions", **options: Any
+        self, algorithm: str = defaults.ALGORITHM, model: Any = None, *, way: str = "coalitions", **options: Any
     ) -> training.TrainingResult:
         """Train inside the coalitions, or in one of the two ways that they are compared to.
 
         Parameters
         ----------
-        algorithm, model
+        algorithm
             As in `fedcollab.train`.
+        model
+            As in `fedcollab.train`; by default the model of the settings, with its options.
         way : str
             "coalitions", "local" (each alone) or "global" (everyone together).
         **options
@@ -287,6 +322,9 @@ class Fitted:
             raise InputError(f"`way` (={way!r}) must be one of: {', '.join(WAYS)}")
         coalitions = self.collaboration.coalitions if way == "coalitions" else way
         settings = {"algorithm": algorithm, "seed": self.settings.seed, **options}
+        if model is None:
+            model = self.settings.model
+            settings = {"model_options": self.settings.model_options, **settings}
         words = {"coalitions": "training in coalitions", "local": "training alone", "global": "training with everyone"}
         with self._bar(words[way]) as progress:
             compute = partial(
@@ -369,9 +407,10 @@ def _training_settings(model: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     parameters = inspect.signature(training.train).parameters.values()
     settings = {each.name: each.default for each in parameters if each.kind == each.KEYWORD_ONLY} | dict(given)
     algorithm, chosen = training.make_algorithm(settings["algorithm"], settings["options"])
+    named = model if isinstance(model, str) else training.name_model(model)
     for key in ("runtime", "device", "scale", "run_dir", "callbacks", "progress", "made"):
         settings.pop(key, None)
-    return {**settings, "algorithm": algorithm, "options": chosen.options(), "model": training.name_model(model)}
+    return {**settings, "algorithm": algorithm, "options": chosen.options(), "model": named}
 
 
 def _saved(value: Any, run: Run, name: str, made: Mapping[str, Any]) -> Any:

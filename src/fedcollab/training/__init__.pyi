@@ -6,6 +6,7 @@ from .callbacks import Callback as Callback
 from .callbacks import MLflow as MLflow
 from .callbacks import TensorBoard as TensorBoard
 from .models import MODELS as MODELS
+from .models import check_model as check_model
 from .models import name_model as name_model
 from .models import register_model as register_model
 from .result import TrainingResult as TrainingResult

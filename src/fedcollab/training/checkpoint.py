@@ -1,7 +1,7 @@
 """Where training has come to, on disk: a coordinator that is killed goes on from there, and ends with the same models.
 
-A snapshot holds all that a round leaves behind on the server: each coalition's state, who is in which, the best models
-so far, and for whom which round counts; and, where the clients live in this process, what they keep. Everything random
+A snapshot holds all that a round leaves behind on the server: each coalition's state, who is in which, how long
+each trains, and for whom which round counts; and, where the clients live in this process, what they keep. Everything random
 is derived from (seed, round, client), so that nothing else is needed: the resumed run equals the undisturbed one.
 
 In a real federation clients keep their own state on their own disk, that of the last round and of the one before it. A
@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from fedcollab.errors import FedcollabWarning, InputError, Paused
 from fedcollab.files import sweep, write_bytes
@@ -50,15 +49,15 @@ class Snapshot:
     assignment : dict
         Each client's coalition, a position in `servers`.
     stopped : dict
-        Coalitions that train no more, and why.
+        Coalitions whose training broke off, and why.
+    until : dict
+        How many rounds each coalition trains, where that was chosen.
+    curves : mapping of arrays
+        What that was chosen on.
     failures : list of (round, client, why)
         Every time that a client did not answer.
     seen : dict
         The last round that counts for each client.
-    best : dict
-        Each coalition's best score so far and the model that had it.
-    waited : dict
-        Each coalition's evaluations since then.
     distances : array, optional
         The distance matrix, where the grouping has one.
     states : mapping
@@ -71,10 +70,10 @@ class Snapshot:
     servers: list[State]
     assignment: dict[str, int]
     stopped: dict[int, str]
+    until: dict[int, int]
+    curves: Mapping[str, NDArray[np.float64]]
     failures: list[tuple[int, str, str]]
     seen: dict[str, int]
-    best: dict[int, tuple[float, Tensor]]
-    waited: dict[int, int]
     distances: NDArray[np.float64] | None
     states: States = field(default_factory=dict)
     spent: Mapping[str, float] = field(default_factory=dict)
@@ -204,8 +203,6 @@ def _flat(snapshot: Snapshot) -> Message:
     arrays: Message = {}
     for position, server in enumerate(snapshot.servers):
         arrays |= {f"server/{position}/{key}": value.numpy() for key, value in server.items()}
-    for coalition, (_, model) in snapshot.best.items():
-        arrays[f"best/{coalition}"] = model.numpy()
     states = {}
     for at, name in enumerate(names):
         for key, kept in snapshot.states[name].items():
@@ -219,10 +216,10 @@ def _flat(snapshot: Snapshot) -> Message:
         "servers": len(snapshot.servers),
         "assignment": snapshot.assignment,
         "stopped": list(snapshot.stopped.items()),
+        "until": list(snapshot.until.items()),
+        "curves": {name: curve.tolist() for name, curve in snapshot.curves.items()},
         "failures": snapshot.failures,
         "seen": snapshot.seen,
-        "scores": [[label, score if np.isfinite(score) else None] for label, (score, _) in snapshot.best.items()],
-        "waited": list(snapshot.waited.items()),
         "names": names,
         "states": states,
         "spent": dict(snapshot.spent),
@@ -231,7 +228,7 @@ def _flat(snapshot: Snapshot) -> Message:
 
 def _snapshot(content: Message) -> Snapshot:
     """Return the snapshot in a message that `_flat` made."""
-    parts: dict[str, dict[str, Any]] = {"server": {}, "best": {}, "state": {}}
+    parts: dict[str, dict[str, Any]] = {"server": {}, "state": {}}
     for path, value in content.items():
         kind, _, rest = path.partition("/")
         if rest and kind in parts:
@@ -251,16 +248,10 @@ def _snapshot(content: Message) -> Snapshot:
         servers=servers,
         assignment={name: int(label) for name, label in content["assignment"].items()},
         stopped={int(label): why for label, why in content["stopped"]},
+        until={int(label): int(rounds) for label, rounds in content["until"]},
+        curves={name: np.array(curve) for name, curve in content["curves"].items()},
         failures=[(int(number), name, why) for number, name, why in content["failures"]],
         seen={name: int(number) for name, number in content["seen"].items()},
-        best={
-            int(label): (
-                -np.inf if score is None else float(score),
-                torch.from_numpy(np.array(parts["best"][str(label)])),
-            )
-            for label, score in content["scores"]
-        },
-        waited={int(label): int(count) for label, count in content["waited"]},
         distances=content.get("distances"),
         states=states,
         spent=content["spent"],

@@ -26,8 +26,10 @@ from fedcollab.data.schema import Arrays
 from fedcollab.errors import InputError
 from fedcollab.threads import balance, in_threads
 from fedcollab.training.algorithms import make_algorithm
-from fedcollab.training.descend import Local, Setting, descend, gradient, personal, steps_of
+from fedcollab.training.averaging import add_means, split_means, use_means
+from fedcollab.training.descend import OPTIMIZERS, Local, Setting, descend, gradient, personal, steps_of
 from fedcollab.training.hooks import Algorithm, State
+from fedcollab.training.kept import averaged_keys, first_state, with_own, withhold
 from fedcollab.training.models import Network, size_of
 from fedcollab.wire.action import Refused, Release, action, require_samples
 from fedcollab.wire.fields import FurtherArrays, Sides, Whole
@@ -143,39 +145,61 @@ def train_stacked(messages: Messages, silos: Silos) -> dict[str, Message]:
     dict
         Each client's `TrainReply`, in order of name; a client that failed has `error` instead.
     """
-    setting = _setting(messages)
-    with _network(setting, next(iter(silos.values())).device) as network:
+    setting = setting_of(messages)
+    steps = {name: steps_of(len(silos[name].arrays.y), setting) for name in messages}
+
+    def work(names: list[str]) -> dict[str, Message]:
+        return _train_group(names, messages, silos, setting)
+
+    return gather(messages, in_stacks(work, steps, setting, next(iter(silos.values())).device))
+
+
+def in_stacks(
+    work: Callable[[list[str]], dict[str, Any]], steps: Mapping[str, int], setting: Setting, device: str
+) -> list[dict[str, Any]]:
+    """Do work on stacks of like length, in as many threads as cores.
+
+    Parameters
+    ----------
+    work : callable
+        Given the keys of one stack, those with most steps first; returns a result for each.
+    steps : mapping
+        How many steps each key takes.
+    setting : Setting
+        The model decides how many fit into a stack.
+    device : str
+        Where the model runs.
+
+    Returns
+    -------
+    list of dict
+        The results of each stack.
+    """
+    with lend_network(setting, device) as network:
         limit = max(1, min(STACK_CLIENTS, STACK_BYTES // (4 * network.size))) if network.widths else 1
-    bins = balance({name: steps_of(len(silos[name].arrays.y), setting) for name in messages})
-    groups = [[names[i : i + limit] for i in range(0, len(names), limit)] for names in bins]
-
-    def work(share: list[list[str]]) -> dict[str, Message]:
-        replies: dict[str, Message] = {}
-        for names in share:
-            replies |= _train_group(names, messages, silos, setting)
-        return replies
-
-    return _gather(messages, in_threads(work, groups))
+    groups = [[keys[i : i + limit] for i in range(0, len(keys), limit)] for keys in balance(steps)]
+    done = in_threads(lambda stacks: [work(keys) for keys in stacks], groups)
+    return [results for share in done for results in share]
 
 
 def evaluate_stacked(messages: Messages, silos: Silos) -> dict[str, Message]:
     """Test a model at many clients, in as many threads as cores; arguments and result are those of `train_stacked`."""
-    setting = _setting(messages)
+    setting = setting_of(messages)
 
     def work(names: list[str]) -> dict[str, Message]:
         return {name: _guarded(_evaluate, messages[name], silos[name], setting) for name in names}
 
-    return _gather(messages, in_threads(work, balance(dict.fromkeys(messages, 1))))
+    return gather(messages, in_threads(work, balance(dict.fromkeys(messages, 1))))
 
 
 def losses_stacked(messages: Messages, silos: Silos) -> dict[str, Message]:
     """Compute the training losses of many clients; arguments and result are those of `train_stacked`."""
-    setting = _setting(messages)
+    setting = setting_of(messages)
 
     def work(names: list[str]) -> dict[str, Message]:
         return {name: _guarded(_losses, messages[name], silos[name], setting) for name in names}
 
-    return _gather(messages, in_threads(work, balance(dict.fromkeys(messages, 1))))
+    return gather(messages, in_threads(work, balance(dict.fromkeys(messages, 1))))
 
 
 def _limit_setting(message: Any, silo: Silo, limits: Limits) -> None:
@@ -188,6 +212,9 @@ def _limit_setting(message: Any, silo: Silo, limits: Limits) -> None:
             type(value) is int and value >= 1 for value in (setting.batch_size, setting.epochs, *shape, classes)
         )
         proper = whole and setting.epochs <= EPOCHS and 0 < float(setting.lr) < 1e6
+        proper = proper and setting.optimizer in OPTIMIZERS
+        proper = proper and all(0 <= float(value) < 1e6 for value in (setting.weight_decay, setting.averaging))
+        proper = proper and all(isinstance(name, str) for name in setting.keep)
         options = json.dumps(spec["options"], ensure_ascii=False)
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise Refused(f"`setting` cannot be read: {type(error).__name__}") from None
@@ -202,7 +229,7 @@ def _limit_setting(message: Any, silo: Silo, limits: Limits) -> None:
         raise Refused(f"the model has {size_of(setting.model)} weights; the message has {len(weights)}")
 
 
-def _limit_train(message: TrainMessage, silo: Silo, limits: Limits) -> None:
+def limit_train(message: TrainMessage, silo: Silo, limits: Limits) -> None:
     """Refuse a coalition that is too small or without this silo, too few samples, or a setting that does not fit."""
     members = set(message.get("coalition", []))
     if len(members) < limits.min_coalition or silo.name not in members:
@@ -225,7 +252,7 @@ def _complete_or_diverged(message: TrainMessage, reply: TrainReply) -> str | Non
     "train",
     purpose="trained a model: weights",
     release=Release.EXACT,
-    limit=_limit_train,
+    limit=limit_train,
     consistent=_complete_or_diverged,
     stacked=train_stacked,
 )
@@ -266,21 +293,25 @@ def _train_group(names: Sequence[str], messages: Messages, silos: Silos, setting
         raise
     except Exception as error:
         if len(names) == 1:
-            return {names[0]: {"error": _line(error)}}
+            return {names[0]: {"error": line_of(error)}}
     return {name: reply for name in names for name, reply in _train_group([name], messages, silos, setting).items()}
 
 
 def _train(names: Sequence[str], messages: Messages, silos: Silos, setting: Setting) -> dict[str, Message]:
     """Train a stack of clients, and keep the state of those whose loss and weights are finite."""
-    algorithm = _algorithm(setting)
-    clients = [_local(messages[name], silos[name], algorithm) for name in names]
-    with _network(setting, silos[names[0]].device) as network:
+    algorithm = algorithm_of(setting)
+    clients = [_local(messages[name], silos[name], algorithm, setting) for name in names]
+    means = {name: client.means for name, client in zip(names, clients, strict=True)}
+    with lend_network(setting, silos[names[0]].device) as network:
         replies, states, losses = descend(clients, algorithm, network, setting, messages[names[0]]["round"])
     result: dict[str, Message] = {}
     for name, reply, state, loss in zip(names, replies, states, losses, strict=True):
-        if np.isfinite(loss) and all(_finite(value) for value in (*reply.values(), *state.values())):
-            _keep(silos[name], messages[name], _arrays(state))
-            result[name] = {**_arrays(reply), "loss": np.array([loss]), "finite": True}
+        withhold(reply, state, tensor_of(messages[name]["w"], silos[name].device), setting)
+        keys = averaged_keys(algorithm, setting)
+        state = add_means(state, means[name], keys, messages[name]["round"], setting.averaging)
+        if np.isfinite(loss) and all(is_finite(value) for value in (*reply.values(), *state.values())):
+            keep_state(silos[name], messages[name], arrays_of(state))
+            result[name] = {**arrays_of(reply), "loss": np.array([loss]), "finite": True}
         else:
             result[name] = {"finite": False, "diverged": f"loss {loss:g}"}
     return result
@@ -288,11 +319,11 @@ def _train(names: Sequence[str], messages: Messages, silos: Silos, setting: Sett
 
 def _evaluate(message: Message, silo: Silo, setting: Setting) -> Message:
     """Test a model, and the client's personal one if that is asked, on one client's test split."""
-    algorithm = _algorithm(setting)
-    client = _local(message, silo, algorithm)
-    data = _data(silo)
-    with _network(setting, silo.device) as network:
-        grad = gradient(network, setting.lr)
+    algorithm = algorithm_of(setting)
+    client = _local(message, silo, algorithm, setting, mean=True)
+    data = data_of(silo)
+    with lend_network(setting, silo.device) as network:
+        grad = gradient(network, setting)
         reply: Message = {"measures": _measures(grad.logits(client.message["w"], data["x_test"]), data["y_test"])}
         if message["personal"]:
             own = personal(client, algorithm, network, setting, message["round"])
@@ -307,10 +338,10 @@ def _evaluate(message: Message, silo: Silo, setting: Setting) -> Message:
 
 def _losses(message: Message, silo: Silo, setting: Setting) -> Message:
     """Compute one client's training loss under each of several models."""
-    data = _data(silo)
+    data = data_of(silo)
     models = torch.tensor(message["models"], device=silo.device)
-    with _network(setting, silo.device) as network:
-        grad = gradient(network, setting.lr)
+    with lend_network(setting, silo.device) as network:
+        grad = gradient(network, setting)
         losses = [float(functional.cross_entropy(grad.logits(w, data["x"]), data["y"])) for w in models]
     return {"losses": np.array(losses)}
 
@@ -332,18 +363,18 @@ def _measures(logits: Tensor, labels: Tensor) -> NDArray[np.float64]:
 # From messages to tensors and back.
 
 
-def _setting(messages: Messages) -> Setting:
+def setting_of(messages: Messages) -> Setting:
     """Return the setting that the messages share."""
     return Setting(**json.loads(next(iter(messages.values()))["setting"]))
 
 
-def _algorithm(setting: Setting) -> Algorithm:
+def algorithm_of(setting: Setting) -> Algorithm:
     """Return the algorithm that a setting names."""
     return make_algorithm(setting.algorithm, setting.options)[1]
 
 
 @contextmanager
-def _network(setting: Setting, device: str) -> Iterator[Network]:
+def lend_network(setting: Setting, device: str) -> Iterator[Network]:
     """Lend a module to this thread alone: threads must not share one, because it is pointed at a client's weights."""
     key = (setting.model, device)
     if key not in _networks:
@@ -357,44 +388,59 @@ def _network(setting: Setting, device: str) -> Iterator[Network]:
     spare.append(network)
 
 
-def _local(message: Message, silo: Silo, algorithm: Algorithm) -> Local:
-    """Return a client's part in a round: its data, what it was sent, and its state (a new one if it is new)."""
-    data = _data(silo)
-    sent = {key: _tensor(value, silo.device) for key, value in message.items() if isinstance(value, np.ndarray)}
-    kept = _kept(silo, message)
+def _local(message: Message, silo: Silo, algorithm: Algorithm, setting: Setting, *, mean: bool = False) -> Local:
+    """Return a client's part in a round: its data, what it was sent, and its state (a new one if it is new).
+
+    With `mean` its state is the mean over rounds, to be tested.
+    """
+    data = data_of(silo)
+    sent = {key: tensor_of(value, silo.device) for key, value in message.items() if isinstance(value, np.ndarray)}
+    kept = kept_state(silo, message)
     if kept is None:
-        state = algorithm.client_init(sent)
+        state = first_state(algorithm, sent, setting)
         if state and "since" in message:
             raise InputError(
                 f"client `{silo.name}` has lost what it kept of round {message['since']} of this training; "
                 "start the training anew"
             )
     else:
-        state = {key: _tensor(value, silo.device) for key, value in kept.items() if isinstance(value, np.ndarray)}
-    return Local(silo.name, data["x"], data["y"], sent, state)
+        state = {key: tensor_of(value, silo.device) for key, value in kept.items() if isinstance(value, np.ndarray)}
+    state, means = split_means(state)
+    if mean:
+        state = use_means(state, means)
+    return Local(silo.name, data["x"], data["y"], with_own(sent, state, setting), state, means)
 
 
-def _kept(silo: Silo, message: Message) -> Message | None:
+def kept_state(silo: Silo, message: Message, slot: str = "train") -> Message | None:
     """Return the state of the round that the message goes on from (`since`); None for a client that is new.
 
     The last round's state is kept, and that of the round which it went on from: a round whose reply was lost, or whose
     server was killed, can be asked for again, or passed over.
+
+    Parameters
+    ----------
+    silo : Silo
+        The client.
+    message : dict
+        What it was sent.
+    slot : str, default "train"
+        The place in the client's state.
     """
-    states = (silo.state.get(key) for key in ("train", "train-before"))
+    states = (silo.state.get(key) for key in (slot, f"{slot}-before"))
     wanted = message.get("since"), message.get("training")
     return next((kept for kept in states if kept is not None and (kept["round"], kept["training"]) == wanted), None)
 
 
-def _keep(silo: Silo, message: Message, state: Message) -> None:
-    """Keep a client's state after a round, and that of the round which it went on from."""
-    before = _kept(silo, message)
-    silo.state.pop("train-before", None)
+def keep_state(silo: Silo, message: Message, state: Message, slot: str = "train") -> None:
+    """Keep a client's state after a round, and that of the round which it went on from; arguments as above."""
+    before = kept_state(silo, message, slot)
+    silo.state.pop(f"{slot}-before", None)
     if before is not None and before["round"] != message["round"]:
-        silo.state["train-before"] = before
-    silo.state["train"] = {"round": message["round"], "training": message.get("training"), **state}
+        silo.state[f"{slot}-before"] = before
+    silo.state[slot] = {"round": message["round"], "training": message.get("training"), **state}
 
 
-def _data(silo: Silo) -> Tensors:
+def data_of(silo: Silo) -> Tensors:
     """Return a silo's arrays as tensors on its device, made once."""
     arrays = silo.arrays
     if arrays not in _tensors:
@@ -404,17 +450,17 @@ def _data(silo: Silo) -> Tensors:
     return _tensors[arrays]
 
 
-def _tensor(value: NDArray[Any], device: str) -> Tensor:
+def tensor_of(value: NDArray[Any], device: str) -> Tensor:
     """Return an array as a tensor, without a copy where the array is writeable (PyTorch has no read-only tensors)."""
     return (torch.from_numpy(value) if value.flags.writeable else torch.tensor(value)).to(device)
 
 
-def _arrays(values: State) -> Message:
+def arrays_of(values: State) -> Message:
     """Return tensors as NumPy arrays, for a message."""
     return {key: value.cpu().numpy() for key, value in values.items()}
 
 
-def _finite(value: Tensor) -> bool:
+def is_finite(value: Tensor) -> bool:
     """Return whether all values of a tensor are finite."""
     return bool(torch.isfinite(value.sum()))
 
@@ -431,15 +477,15 @@ def _guarded(
     except InputError:
         raise
     except Exception as error:
-        return {"error": _line(error)}
+        return {"error": line_of(error)}
 
 
-def _line(error: Exception) -> str:
+def line_of(error: Exception) -> str:
     """Return the type and the first line of an error."""
     return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
 
 
-def _gather(messages: Messages, parts: Sequence[dict[str, Message]]) -> dict[str, Message]:
+def gather(messages: Messages, parts: Sequence[dict[str, Message]]) -> dict[str, Message]:
     """Return the replies of several threads in one dict, in order of name."""
     replies = {name: reply for part in parts for name, reply in part.items()}
     return {name: replies[name] for name in sorted(messages)}

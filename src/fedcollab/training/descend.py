@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,10 @@ from fedcollab.training.batches import plan, stacked
 from fedcollab.training.gradient import Automatic, Dense, Gradient
 from fedcollab.training.hooks import Algorithm, State
 from fedcollab.training.models import Network
+from fedcollab.training.optimizers import Adam, Decayed
+
+
+OPTIMIZERS = ("sgd", "adam")
 
 
 @dataclass(frozen=True)
@@ -30,13 +34,22 @@ class Setting:
     model : str
         The model, as `Network.describe` writes it.
     lr : float
-        Step size of local SGD.
+        Step size of local training.
     batch_size : int
-        Batch size of local SGD.
+        Batch size of local training.
     epochs : int
         Passes over a client's training samples in a round.
     seed : int
         Everything random is derived from it.
+    weight_decay : float, default 0.0
+        After each step the weights shrink by this share of the step size.
+    optimizer : str, default "sgd"
+        What takes a local step, "sgd" or "adam".
+    keep : sequence of str, default ()
+        Names of the parameters that stay with each client (see `Network.names_of`).
+    averaging : float, default 0.0
+        How far back the mean over rounds reaches that is used in the place of the last round's model (see
+        `averaging`); 0 for none.
     """
 
     algorithm: str
@@ -46,6 +59,10 @@ class Setting:
     batch_size: int
     epochs: int
     seed: int
+    weight_decay: float = 0.0
+    optimizer: str = "sgd"
+    keep: Sequence[str] = ()
+    averaging: float = 0.0
 
 
 @dataclass(eq=False)
@@ -62,6 +79,8 @@ class Local:
         What the server sent it.
     state : dict of Tensor
         What it keeps between rounds.
+    means : dict of Tensor
+        The means over rounds of parts of its state (see `averaging`).
     """
 
     name: str
@@ -69,21 +88,24 @@ class Local:
     y: Tensor
     message: State
     state: State
+    means: State = field(default_factory=dict)
 
 
-def gradient(network: Network, lr: float, clients: int = 1) -> Gradient:
+def gradient(network: Network, setting: Setting, clients: int = 1) -> Gradient:
     """Return an object that computes gradients of a network: by hand where its layers are known, else by autograd.
 
     Parameters
     ----------
     network : Network
         The model.
-    lr : float
-        Default step size of `Gradient.descend`.
+    setting : Setting
+        Step size, optimizer and weight decay of `Gradient.descend`.
     clients : int, default 1
         How many clients are stacked.
     """
-    return (Dense if network.widths else Automatic)(network, lr, clients)
+    plain = (Dense if network.widths else Automatic)(network, setting.lr, clients)
+    stepping = Adam(plain) if setting.optimizer == "adam" else plain
+    return Decayed(stepping, setting.weight_decay) if setting.weight_decay else stepping
 
 
 def steps_of(count: int, setting: Setting) -> int:
@@ -118,7 +140,7 @@ def descend(
     message = _stack([client.message for client in clients])
     state = _stack([client.state for client in clients])
     w = algorithm.begin(message, state)
-    grad = gradient(network, setting.lr, len(clients))
+    grad = gradient(network, setting, len(clients))
     active, view = -1, (w, message, state)
     for batch in stacked([c.x for c in clients], [c.y for c in clients], plans):
         if len(batch.sizes) != active:
@@ -147,7 +169,7 @@ def personal(client: Local, algorithm: Algorithm, network: Network, setting: Set
     number : int
         The round, from which the batches are derived.
     """
-    grad = gradient(network, setting.lr)
+    grad = gradient(network, setting)
 
     def batches(count: int) -> Any:
         epochs = -(-count * setting.batch_size // len(client.y)) if count else 0

@@ -40,6 +40,10 @@ class Algorithm:
         Whether every client is a coalition of its own.
     personalises : bool
         Whether `personal` gives each client a model of its own, evaluated beside its coalition's.
+    keep : tuple of str
+        Names of parameters that stay with each client, as in `fedcollab.train`.
+    averaged : tuple of str
+        Keys of a client's state that are personal models, of which a mean over rounds is used (see `averaging`).
 
     Examples
     --------
@@ -54,6 +58,8 @@ class Algorithm:
 
     alone: ClassVar[bool] = False
     personalises: ClassVar[bool] = False
+    keep: ClassVar[tuple[str, ...]] = ()
+    averaged: ClassVar[tuple[str, ...]] = ()
 
     # server side
 

@@ -11,6 +11,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -18,8 +19,9 @@ import torch
 from torch import Tensor, nn
 
 from fedcollab import seeds
+from fedcollab.data.schema import Schema
 from fedcollab.encoders.resnet import resnet18
-from fedcollab.errors import InputError, choose, number
+from fedcollab.errors import InputError, choose, number, unknown
 from fedcollab.training.hooks import check_options
 
 Factory = Callable[..., nn.Module]
@@ -246,6 +248,38 @@ class Network:
         """
         return json.dumps({"name": name, "options": dict(options), "shape": list(shape), "classes": classes})
 
+    def names_of(self, keep: Sequence[str]) -> tuple[str, ...]:
+        """Return the names of the parameters that are meant, in the order of the flat vector.
+
+        Parameters
+        ----------
+        keep : sequence of str
+            Parameter names ("5.weight"), names of layers ("5", all of its parameters), or "output-bias" (the last
+            parameter, if it has one value for each class).
+
+        Raises
+        ------
+        InputError
+            If the model has no such parameter, or nothing would be left to train together.
+        """
+        if isinstance(keep, str):
+            raise InputError(f"`keep` (={keep!r}) must be a list of names")
+        known = [name for name, _ in self.module.named_parameters()]
+        chosen: set[str] = set()
+        for wanted in keep:
+            if wanted == "output-bias":
+                if tuple(self._parameters[-1].shape) != (json.loads(self.text)["classes"],):
+                    raise InputError("`keep` (='output-bias'): the model's last parameter is no bias of its output")
+                chosen.add(known[-1])
+                continue
+            matching = {name for name in known if name == wanted or name.startswith(f"{wanted}.")}
+            if not matching:
+                raise InputError(unknown("keep", wanted, [*known, "output-bias"]))
+            chosen |= matching
+        if len(chosen) == len(known):
+            raise InputError(f"`keep` (={list(keep)!r}) leaves no parameter to train together")
+        return tuple(name for name in known if name in chosen)
+
     def initial(self) -> Tensor:
         """Return the flat weights that the module was built with, on the CPU."""
         parts = [value.detach().reshape(-1).cpu().float() for value in (*self._parameters, *self._buffers)]
@@ -285,14 +319,64 @@ class Network:
             )
 
 
+def check_model(model: str | Factory | nn.Module, options: Mapping[str, Any] | None, schema: Schema) -> None:
+    """Check that a model takes the clients' samples and gives one score for each class; "auto" always finds one.
+
+    Parameters
+    ----------
+    model : str, callable or torch.nn.Module
+        As in `train`.
+    options : mapping or None
+        The model's options.
+    schema : Schema
+        What the clients agreed on.
+
+    Raises
+    ------
+    InputError
+        If it does not, or an option is unknown.
+    """
+    if not (isinstance(model, str) and model == "auto"):
+        Network(Network.describe(name_model(model), options or {}, schema.shape, len(schema.classes)))
+
+
 def size_of(text: str) -> int:
     """Return the length of a network's flat vector without allocating it; `text` is as `Network.describe` writes it."""
+    module = _outline(text)
+    values = [*module.parameters(), *(value for value in module.buffers() if value.is_floating_point())]
+    return -(-sum(value.numel() for value in values) // ALIGN) * ALIGN
+
+
+@lru_cache(maxsize=16)
+def positions_of(text: str, keep: tuple[str, ...]) -> Tensor:
+    """Return where parameters stand in a network's flat vector.
+
+    Parameters
+    ----------
+    text : str
+        The network, as `Network.describe` writes it.
+    keep : tuple of str
+        Parameter names; a name that the network does not have is passed over.
+
+    Returns
+    -------
+    Tensor
+        Positions in ascending order.
+    """
+    start, found = 0, [torch.zeros(0, dtype=torch.int64)]
+    for name, value in _outline(text).named_parameters():
+        if name in keep:
+            found.append(torch.arange(start, start + value.numel()))
+        start += value.numel()
+    return torch.cat(found)
+
+
+def _outline(text: str) -> nn.Module:
+    """Return the module that a text describes, without memory for its weights."""
     spec = json.loads(text)
     factory = choose("model", spec["name"], MODELS)
     with torch.device("meta"):
-        module = _build(factory, spec["name"], spec["shape"], spec["classes"], spec["options"])
-    values = [*module.parameters(), *(value for value in module.buffers() if value.is_floating_point())]
-    return -(-sum(value.numel() for value in values) // ALIGN) * ALIGN
+        return _build(factory, spec["name"], spec["shape"], spec["classes"], spec["options"])
 
 
 def _build(factory: Factory, name: str, shape: Sequence[int], classes: int, options: Mapping[str, Any]) -> nn.Module:

@@ -41,7 +41,7 @@ class TrainingResult:
     history : History
         One row for each round and client.
     models : mapping of arrays
-        Flat weights: "last" and "best" with one row for each coalition, "personal" with one for each client.
+        Flat weights: "last" with one row for each coalition, "personal" with one for each client.
     layout : list of (str, tuple of int)
         Name and shape of each part of a row of `models`.
     method : str
@@ -55,9 +55,14 @@ class TrainingResult:
     cost : mapping
         Calls, bytes and seconds.
     stopped : mapping
-        Coalitions (by position) that stopped early, and why.
+        Coalitions (by position) whose training broke off, and why.
     failures : list of (round, client, why)
         Every time that a client failed to answer.
+    rounds : list of int
+        How many rounds each coalition trained.
+    held_out : mapping of arrays
+        Where the rounds were chosen: each client's mean loss on training rows that a model had not seen, after 0, 1, 2,
+        ... rounds.
     distances : array, optional
         N x N in the order of `names`, where a clustered baseline has one.
     """
@@ -76,6 +81,8 @@ class TrainingResult:
     cost: Mapping[str, Any] = field(default_factory=dict)
     stopped: Mapping[int, str] = field(default_factory=dict)
     failures: list[tuple[int, str, str]] = field(default_factory=list)
+    rounds: list[int] = field(default_factory=list)
+    held_out: Mapping[str, Floats] = field(default_factory=dict)
     distances: Floats | None = None
 
     @property
@@ -108,6 +115,11 @@ class TrainingResult:
     def personal_accuracy(self) -> Floats | None:
         """Each client's accuracy with its own model, where the algorithm personalises."""
         return self.personal.get("accuracy")
+
+    @property
+    def reported_loss(self) -> Floats:
+        """The loss of the model that each client would use: its own where there is one, else the coalition's."""
+        return self.personal.get("loss", self.loss)
 
     @property
     def reported(self) -> Floats:
@@ -163,7 +175,7 @@ class TrainingResult:
         coalition : int, optional
             Or which coalition's, by position.
         which : str, default "last"
-            "last", "best" or "personal", as far as the training left them.
+            "last" or "personal", as far as the training left them.
 
         Raises
         ------
@@ -216,6 +228,8 @@ class TrainingResult:
                 "personal": dict(self.personal),
                 "stopped": {str(key): value for key, value in self.stopped.items()},
                 "failures": self.failures,
+                "rounds": self.rounds,
+                "held_out": dict(self.held_out),
                 "cost": dict(self.cost),
                 "settings": dict(self.settings),
                 "model": dict(self.model),
@@ -234,14 +248,14 @@ class TrainingResult:
         Parameters
         ----------
         path : str or Path
-            The file, or the folder with training.json.
+            The file, the folder with training.json, or a run directory: then its training in coalitions.
 
         Raises
         ------
         InputError
             If a file is missing, broken or of another kind.
         """
-        path = _file(path)
+        path = _file(artefact.inside(path, "training.json", "training/coalitions/training.json"))
         content = artefact.read_json(path, "training")
         try:
             layout = [(str(name), tuple(int(side) for side in shape)) for name, shape in content["layout"]]
@@ -261,6 +275,8 @@ class TrainingResult:
                 cost=content["cost"],
                 stopped={int(key): value for key, value in content["stopped"].items()},
                 failures=[(int(number), name, why) for number, name, why in content["failures"]],
+                rounds=[int(number) for number in content["rounds"]],
+                held_out=_numbers(content["held_out"]),
                 distances=None if content["distances"] is None else np.array(content["distances"], dtype=np.float64),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:

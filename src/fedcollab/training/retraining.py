@@ -27,7 +27,7 @@ Weights = NDArray[np.float32]
 
 #: training on takes this share of the rounds of the earlier training, unless a number is given
 FINE_TUNE = 0.2
-KEPT = ("lr", "batch_size", "seed", "participation", "evaluate_every", "early_stop")
+KEPT = ("lr", "batch_size", "seed", "participation", "evaluate_every", "weight_decay", "optimizer", "keep", "averaging")
 
 
 @dataclass(eq=False)
@@ -89,7 +89,8 @@ def retrain(
     scratch : bool
         Start from new weights instead, as a coalition of newcomers alone always does.
     rounds : int, optional
-        By default a fifth of the rounds of `result`, or all of them where the coalition starts from new weights.
+        By default a fifth of the rounds that the coalition trained. A coalition that starts from new weights trains as
+        many as `result` allowed, chosen anew if they were chosen there.
     progress : function of (done, total), optional
         Called after every round.
 
@@ -112,8 +113,9 @@ def retrain(
     shared = [sum(known.quantities[name] for name in members if name in before) for before in result.coalitions]
     old = None if scratch or max(shared) == 0 else int(np.argmax(shared))
     settings, model = result.settings, result.model
+    stopping = settings["stopping"] if old is None and rounds is None else "none"
     if rounds is None:
-        rounds = int(settings["rounds"]) if old is None else max(1, round(FINE_TUNE * int(settings["rounds"])))
+        rounds = int(settings["rounds"]) if old is None else max(1, round(FINE_TUNE * result.rounds[old]))
     part = train(
         known.part(members),
         Continued([list(members)], [None if old is None else result.models["last"][old]]),
@@ -123,6 +125,7 @@ def retrain(
         options=settings["options"],
         model_options=model["options"],
         local_epochs=settings["epochs"],
+        stopping=stopping,
         progress=progress,
         **{key: settings[key] for key in KEPT},
     )

@@ -8,7 +8,6 @@ Fixed coalitions are the default `Grouping`; the clustered baselines override it
 from __future__ import annotations
 
 import json
-import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
@@ -23,6 +22,7 @@ from fedcollab import seeds
 from fedcollab.errors import FedcollabWarning
 from fedcollab.federation import Federation
 from fedcollab.training import client
+from fedcollab.training.averaging import blend
 from fedcollab.training.checkpoint import Snapshot
 from fedcollab.training.descend import Setting
 from fedcollab.training.hooks import Algorithm, State, average
@@ -32,7 +32,6 @@ from fedcollab.wire.message import Message
 
 Replies = dict[str, State]
 Measures = dict[str, NDArray[np.float64]]
-Best = dict[int, tuple[float, Tensor]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +78,13 @@ class Session:
     assignment : dict
         Each client's coalition, a position in `servers`.
     stopped : dict
-        Coalitions that train no more, and why.
+        Coalitions whose training broke off, and why.
+    until : mapping
+        How many rounds each coalition trains; one that is not named trains as long as any.
+    curves : mapping of arrays
+        What `until` was chosen on (see `training.stopping`).
+    number : int
+        The last round that has ended.
     failures : list of (round, client, why)
         Every time that a client did not answer.
     seen : dict
@@ -96,6 +101,9 @@ class Session:
     servers: list[State] = field(default_factory=list)
     assignment: dict[str, int] = field(default_factory=dict)
     stopped: dict[int, str] = field(default_factory=dict)
+    until: Mapping[int, int] = field(default_factory=dict)
+    curves: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+    number: int = 0
     failures: list[tuple[int, str, str]] = field(default_factory=list)
     seen: dict[str, int] = field(default_factory=dict)
 
@@ -116,12 +124,18 @@ class Session:
     @property
     def active(self) -> list[int]:
         """Coalitions that have clients and still train."""
-        return sorted(set(self.assignment.values()) - set(self.stopped))
+        ended = {coalition for coalition, rounds in self.until.items() if rounds <= self.number}
+        return sorted(set(self.assignment.values()) - set(self.stopped) - ended)
 
     @property
     def done(self) -> bool:
-        """Whether every coalition has stopped."""
+        """Whether every coalition has ended its training or broken it off."""
         return not self.active
+
+    @property
+    def personalises(self) -> bool:
+        """Whether each client has a model of its own."""
+        return self.algorithm.personalises or bool(self.setting.keep)
 
     def members(self, coalition: int) -> list[str]:
         """Return the clients of a coalition, in order of name."""
@@ -151,14 +165,14 @@ class Session:
         tuple
             Replies and losses by client, and for clients whose weights or loss are not finite what diverged.
         """
-        answers = self._call(client.train, number, {name: _arrays(state) for name, state in sent.items()})
+        answers = self.call(client.train, number, {name: arrays_of(state) for name, state in sent.items()})
         spoilt = {name: answer["diverged"] for name, answer in answers.items() if not answer["finite"]}
         good = {name: answer for name, answer in answers.items() if name not in spoilt}
         self.seen |= dict.fromkeys(good, number)
         losses = {name: float(answer["loss"][0]) for name, answer in good.items()}
         plain = ("loss", "finite")
         replies = {
-            name: {key: _tensor(value) for key, value in answer.items() if key not in plain}
+            name: {key: tensor_of(value) for key, value in answer.items() if key not in plain}
             for name, answer in good.items()
         }
         return replies, losses, spoilt
@@ -175,12 +189,12 @@ class Session:
             model that it would use instead.
         """
         stays = self.federation.runtime.models_stay
-        extra = {"personal": self.algorithm.personalises, "keep": keep and not stays, "stay": keep and stays}
+        extra = {"personal": self.personalises, "keep": keep and not stays, "stay": keep and stays}
         sent = {
-            name: {**_arrays(self.algorithm.broadcast(self.servers[self.assignment[name]])), **extra}
-            for name in self.names
+            name: {**arrays_of(served(self.algorithm.broadcast(server), server)), **extra}
+            for name, server in ((name, self.servers[self.assignment[name]]) for name in self.names)
         }
-        answers = self._call(client.evaluate, number, sent)
+        answers = self.call(client.evaluate, number, sent)
         measures = {name: answer["measures"] for name, answer in answers.items()}
         own = {name: a["personal_measures"] for name, a in answers.items() if "personal_measures" in a}
         return Evaluation(measures, own, {name: a["personal"] for name, a in answers.items() if "personal" in a})
@@ -188,19 +202,21 @@ class Session:
     def losses(self, number: int) -> dict[str, NDArray[np.float64]]:
         """Return every client's training loss under every coalition's model."""
         models = self.weights().numpy()
-        answers = self._call(client.losses, number, {name: {"models": models} for name in self.names})
+        answers = self.call(client.losses, number, {name: {"models": models} for name in self.names})
         return {name: answer["losses"] for name, answer in answers.items()}
 
-    def aggregate(self, coalition: int, replies: Replies) -> State:
-        """Return a coalition's next state, from the replies of its clients."""
+    def aggregate(self, server: State, replies: Replies, number: int) -> State:
+        """Return a coalition's next state, from its state and the replies of its clients, after a round."""
+        before = server.get("mean")
         names = sorted(replies)
         shares = self.shares(names)
-        server = self.algorithm.aggregate(self.servers[coalition], [replies[name] for name in names], shares)
+        server = self.algorithm.aggregate(server, [replies[name] for name in names], shares)
         if self.network.buffers:  # batch-norm statistics are averages, whatever the algorithm does to weights
             first = self.network.parameters
             mean = average([replies[name]["w"][first:] for name in names], shares)
             server = {**server, "w": torch.cat([server["w"][:first], mean])}
-        return server
+        averaging = self.setting.averaging
+        return {**server, "mean": blend(before, server["w"], number, averaging)} if averaging else server
 
     def forget(self) -> None:
         """Make every client start with a new state when it next takes part."""
@@ -213,8 +229,18 @@ class Session:
         drawn = sorted(members, key=lambda name: seeds.derive(self.setting.seed, "participation", number, name))
         return sorted(drawn[:count])
 
-    def _call(self, action: Action, number: int, messages: Mapping[str, Message]) -> dict[str, Message]:
-        """Call clients; one that fails or does not answer is recorded in `failures` and missing from the result."""
+    def call(self, action: Action, number: int, messages: Mapping[str, Message]) -> dict[str, Message]:
+        """Call clients; one that fails or does not answer is recorded in `failures` and missing from the result.
+
+        Parameters
+        ----------
+        action : Action
+            What to do.
+        number : int
+            The round.
+        messages : mapping
+            What each client is sent, beside the setting, the round and with whom it trains.
+        """
         common = {"setting": self._text, "round": number, "training": self.training}
         since = {name: {"since": self.seen[name]} if name in self.seen else {} for name in messages}
         with_whom = {name: {} if action is client.losses else {"coalition": self._partners(name)} for name in messages}
@@ -311,25 +337,22 @@ def run_rounds(
     rounds: int,
     *,
     evaluate_every: int | None,
-    early_stop: int | None,
     watch: Callable[[Session, Round], None],
     keep: Callable[[Snapshot], None] | None = None,
     resumed: Snapshot | None = None,
-) -> tuple[Best, Evaluation]:
+) -> Evaluation:
     """Train all coalitions, round by round.
 
     Parameters
     ----------
     session : Session
-        The training.
+        The training; its `until` says where single coalitions end earlier.
     grouping : Grouping
         Who is in which coalition.
     rounds : int
-        How many rounds to train.
+        How many rounds to train at most.
     evaluate_every : int or None
         Rounds between evaluations; None evaluates the last round only.
-    early_stop : int or None
-        A coalition stops after so many evaluations without a better mean accuracy.
     watch : callable
         Called with the session and what each round left.
     keep : callable, optional
@@ -339,43 +362,40 @@ def run_rounds(
 
     Returns
     -------
-    tuple
-        Each coalition's best mean accuracy over its clients with the model that had it, and the last evaluation.
+    Evaluation
+        The last evaluation.
     """
-    best: Best = {}
-    waited: dict[int, int] = {}
-    number, last, evaluation = 0, False, Evaluation()
+    last, evaluation = False, Evaluation()
     if resumed is None:
         grouping.start(session)
     else:
-        number, best, waited = resumed.number, dict(resumed.best), dict(resumed.waited)
         _restore(session, grouping, resumed)
-    while number < rounds and not session.done:
-        number += 1
+    while session.number < rounds and not session.done:
+        number = session.number + 1
         grouping.before(number, session)
         losses = _one_round(number, session, grouping)
+        session.number = number
         last = number == rounds or session.done
         evaluation = Evaluation()
         if last or (evaluate_every and number % evaluate_every == 0):
             evaluation = session.evaluate(number, keep=last)
-            _judge(number, session, evaluation, best, waited, early_stop)
         watch(session, Round(number, losses, evaluation))
         if keep is not None:
-            keep(_snapshot(number, session, grouping, best, waited))
-    return best, evaluation if last else session.evaluate(number, keep=True)
+            keep(_snapshot(session, grouping))
+    return evaluation if last else session.evaluate(session.number, keep=True)
 
 
-def _snapshot(number: int, session: Session, grouping: Grouping, best: Best, waited: dict[int, int]) -> Snapshot:
+def _snapshot(session: Session, grouping: Grouping) -> Snapshot:
     """Return all that a round leaves; values are replaced as training goes on, never changed, so no copy is needed."""
     return Snapshot(
-        number,
+        session.number,
         list(session.servers),
         dict(session.assignment),
         dict(session.stopped),
+        dict(session.until),
+        dict(session.curves),
         list(session.failures),
         dict(session.seen),
-        dict(best),
-        dict(waited),
         grouping.distances,
         {name: kept for name, kept in session.federation.runtime.states().items() if name in session.names},
     )
@@ -383,30 +403,11 @@ def _snapshot(number: int, session: Session, grouping: Grouping, best: Best, wai
 
 def _restore(session: Session, grouping: Grouping, snapshot: Snapshot) -> None:
     """Set a session and its grouping to a snapshot."""
+    session.number, session.until = snapshot.number, dict(snapshot.until)
     session.servers, session.assignment = list(snapshot.servers), dict(snapshot.assignment)
     session.stopped, session.failures = dict(snapshot.stopped), list(snapshot.failures)
     session.seen, grouping.distances = dict(snapshot.seen), snapshot.distances
     session.federation.runtime.restore(snapshot.states)
-
-
-def _judge(
-    number: int,
-    session: Session,
-    evaluation: Evaluation,
-    best: Best,
-    waited: dict[int, int],
-    patience: int | None,
-) -> None:
-    """Keep each coalition's best model so far, and stop those that have not improved for `patience` evaluations."""
-    for coalition in session.active:
-        scores = [evaluation.measures[name][0] for name in session.members(coalition) if name in evaluation.measures]
-        score = float(np.mean(scores)) if scores else -math.inf
-        if coalition not in best or score > best[coalition][0]:
-            best[coalition], waited[coalition] = (score, session.servers[coalition]["w"]), 0
-            continue
-        waited[coalition] += 1
-        if patience is not None and waited[coalition] >= patience:
-            session.stopped[coalition] = f"round {number}: no better accuracy in {patience} evaluations"
 
 
 def _one_round(number: int, session: Session, grouping: Grouping) -> dict[str, float]:
@@ -426,16 +427,32 @@ def _one_round(number: int, session: Session, grouping: Grouping) -> dict[str, f
             )
             warnings.warn(f"coalition of `{bad[0]}` stopped in {reason}", FedcollabWarning, stacklevel=4)
         elif present:
-            session.servers[coalition] = session.aggregate(coalition, {name: replies[name] for name in present})
+            session.servers[coalition] = session.aggregate(
+                session.servers[coalition], {name: replies[name] for name in present}, number
+            )
     grouping.after(number, session, old, replies)
     return losses
 
 
-def _arrays(state: State) -> Message:
+def served(state: State, server: State | None = None) -> State:
+    """Return a coalition's state, or what is broadcast of it, with the mean over rounds for its model, if there is one.
+
+    Parameters
+    ----------
+    state : dict of Tensor
+        What has the model under "w".
+    server : dict of Tensor, optional
+        Where the mean is; by default in `state`.
+    """
+    known = state if server is None else server
+    return {**state, "w": known["mean"]} if "mean" in known else state
+
+
+def arrays_of(state: State) -> Message:
     """Return tensors as NumPy arrays, for a message."""
     return {key: value.numpy() for key, value in state.items()}
 
 
-def _tensor(value: NDArray[Any]) -> Tensor:
+def tensor_of(value: NDArray[Any]) -> Tensor:
     """Return an array as a tensor, copied if it is read-only."""
     return torch.from_numpy(value if value.flags.writeable else value.copy())

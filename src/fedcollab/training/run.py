@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -14,32 +14,39 @@ from typing import Any, BinaryIO
 import numpy as np
 from torch import nn
 
-from fedcollab.errors import FedcollabWarning, InputError, number
+from fedcollab.data.client import list_clients
+from fedcollab.errors import FedcollabWarning, InputError, number, unknown
 from fedcollab.federation import Clients, federate
 from fedcollab.files import write_bytes
 from fedcollab.progress import Progress, silent
 from fedcollab.threads import one_core_each
+from fedcollab.training import defaults
 from fedcollab.training.algorithms import Algorithm, make_algorithm
 from fedcollab.training.callbacks import Callback
 from fedcollab.training.checkpoint import Checkpoint, Snapshot, identity
-from fedcollab.training.descend import Setting
+from fedcollab.training.descend import OPTIMIZERS, Setting
 from fedcollab.training.history import History, line
 from fedcollab.training.models import Factory, Network, name_model
 from fedcollab.training.result import MEASURES, TrainingResult, schema_of
-from fedcollab.training.rounds import Grouping, Measures, Round, Session, run_rounds
+from fedcollab.training.rounds import Grouping, Measures, Round, Session, run_rounds, served
+from fedcollab.training.stopping import Stopping, choose_rounds
 from fedcollab.wire.runtime import Runtime
+
+#: how the number of rounds is decided, and the models that "auto" chooses from, the simplest first
+STOPPING = ("held-out", "none")
+AUTO_MODELS = ("logistic", "mlp")
 
 
 def train(
     clients: Clients,
     coalitions: Any,
-    algorithm: str | Algorithm = "fedavg",
-    model: str | Factory | nn.Module = "mlp",
+    algorithm: str | Algorithm = defaults.ALGORITHM,
+    model: str | Factory | nn.Module = defaults.MODEL,
     *,
-    rounds: int = 100,
-    lr: float = 0.1,
-    batch_size: int = 32,
-    local_epochs: int = 1,
+    rounds: int = defaults.ROUNDS,
+    lr: float = defaults.LR,
+    batch_size: int = defaults.BATCH_SIZE,
+    local_epochs: int = defaults.LOCAL_EPOCHS,
     seed: int = 0,
     options: Mapping[str, Any] | None = None,
     model_options: Mapping[str, Any] | None = None,
@@ -48,7 +55,11 @@ def train(
     scale: str | None = None,
     participation: float = 1.0,
     evaluate_every: int | None = 10,
-    early_stop: int | None = None,
+    weight_decay: float = 0.0,
+    optimizer: str = "sgd",
+    keep: Sequence[str] = (),
+    averaging: float = 0.8,
+    stopping: str = "held-out",
     run_dir: str | Path | None = None,
     callbacks: Sequence[Callback] = (),
     progress: Progress = silent,
@@ -58,17 +69,18 @@ def train(
 
     Parameters
     ----------
-    clients : iterable of ClientData, Runtime or Federation
-        The clients; for a federation, `scale` is settled already.
+    clients : iterable of ClientData, mapping, Runtime or Federation
+        The clients, in a mapping by name (see `federate`); for a federation, `scale` is settled already.
     coalitions : list of lists of str, str, object or Grouping
         Lists of client names, an object with `.coalitions`, "local" (each alone) or "global" (everyone); or a
         `Grouping` that changes them as training goes on (see `fedcollab.baselines`).
     algorithm : str or Algorithm
         A name (see `ALGORITHMS`) with its `options`, or an `Algorithm` object.
     model : str, callable or torch.nn.Module
-        A name (see `MODELS`) with its `model_options`, a factory of torch.nn.Module, or a module.
+        A name (see `MODELS`) with its `model_options`, a factory of torch.nn.Module, or a module; "auto" takes
+        logistic regression or the MLP, whichever has the lower loss on training rows that it has not seen.
     rounds : int
-        Communication rounds.
+        Communication rounds; with `stopping="held-out"` the most that may be chosen.
     lr : float
         Step size of local SGD.
     batch_size : int
@@ -85,8 +97,19 @@ def train(
         The share of each coalition that takes part in a round, at least one client.
     evaluate_every : int, optional
         Rounds between evaluations; the last round is always evaluated. None: only at the end.
-    early_stop : int, optional
-        A coalition stops after so many evaluations without a better mean accuracy on the test splits.
+    weight_decay : float
+        After each local step the weights shrink by this share of the step size.
+    optimizer : str
+        What takes the local steps: "sgd", or "adam" (whose moments begin anew in every round).
+    keep : sequence of str
+        Parameters that stay with each client, trained there and never sent: names of parameters or layers of the
+        model, or "output-bias".
+    averaging : float
+        The model that is tested and kept is a mean over rounds in which the last round weighs 1 - `averaging` and every
+        round before it `averaging` times what the next one weighs; 0 takes the last round's model alone.
+    stopping : str
+        "held-out": each coalition trains as many rounds as are best on training rows that a model has not seen (see
+        `training.stopping`), which takes as long as one more training. "none": all coalitions train `rounds` rounds.
     run_dir : str or Path, optional
         Where metrics are streamed (training.jsonl) and result and models are saved at the end; a training that was
         interrupted there goes on from its last saved round.
@@ -112,23 +135,44 @@ def train(
     number("batch_size", batch_size, at_least=1, whole=True)
     number("local_epochs", local_epochs, at_least=1, whole=True)
     number("participation", participation, above=0, at_most=1)
-    for name, value in (("evaluate_every", evaluate_every), ("early_stop", early_stop)):
-        if value is not None:
-            number(name, value, at_least=1, whole=True)
-    if early_stop is not None and evaluate_every is None:
-        raise InputError("`early_stop` needs evaluations: give `evaluate_every` too")
+    number("weight_decay", weight_decay, at_least=0)
+    number("averaging", averaging, at_least=0, at_most=0.99)
+    if optimizer not in OPTIMIZERS:
+        raise InputError(unknown("optimizer", optimizer, OPTIMIZERS))
+    if evaluate_every is not None:
+        number("evaluate_every", evaluate_every, at_least=1, whole=True)
+    if stopping not in STOPPING:
+        raise InputError(unknown("stopping", stopping, STOPPING))
     called, chosen = make_algorithm(algorithm, options)
-    model_name = name_model(model)
-    clients = list(clients) if isinstance(clients, Iterable) else clients
+    model_name = "auto" if isinstance(model, str) and model == "auto" else name_model(model)
+    clients = list_clients(clients)
     federation = federate(clients, runtime=runtime, device=device, scale=scale, seed=seed)
     names = federation.in_order_of(clients)
     if isinstance(coalitions, Grouping):
         grouping, method = coalitions, coalitions.method
     else:
         grouping, method = Grouping(_coalitions(coalitions, names, federation.left_out, alone=chosen.alone)), called
-    schema = federation.schema
-    text = Network.describe(model_name, model_options or {}, schema.shape, len(schema.classes))
-    network = Network(text, seed=seed)
+    fixed = grouping.method == Grouping.method  # clustered baselines change who is in which coalition as they train
+    chooses = stopping == "held-out" and fixed
+
+    def session_of(name: str) -> Session:
+        schema = federation.schema
+        network = Network(Network.describe(name, model_options or {}, schema.shape, len(schema.classes)), seed=seed)
+        plain = (float(lr), int(batch_size), int(local_epochs), int(seed), float(weight_decay), optimizer)
+        kept = network.names_of(keep or chosen.keep)
+        mean = float(averaging) if fixed else 0.0
+        setting = Setting(called, chosen.options(), network.text, *plain, kept, mean)
+        return Session(federation, setting, chosen, network, federation.quantities, participation)
+
+    stopped: Stopping | None = None
+    if model_name == "auto":
+        if not chooses or model_options:
+            raise InputError(
+                "`model` (='auto') needs `stopping` (='held-out'), fixed coalitions and no `model_options`"
+            )
+        model_name, stopped = _better_model(session_of, grouping, rounds, progress)
+    session = session_of(model_name)
+    network, setting, schema = session.network, session.setting, federation.schema
     if model_name == "resnet18" and network.weights_from == "seed" and "weights" not in (model_options or {}):
         warnings.warn(
             "no ImageNet weights for resnet18 are on this machine: it starts from random ones (say so with "
@@ -136,12 +180,9 @@ def train(
             FedcollabWarning,
             stacklevel=2,
         )
-    setting = Setting(called, chosen.options(), text, float(lr), int(batch_size), int(local_epochs), int(seed))
-    quantities = federation.quantities
-    session = Session(federation, setting, chosen, network, quantities, participation)
-    of_clients = json.dumps([quantities, getattr(grouping, "coalitions", None)], sort_keys=True)
+    of_clients = json.dumps([federation.quantities, getattr(grouping, "coalitions", None)], sort_keys=True)
     settings = {**asdict(setting), "model": model_name, "rounds": rounds, "participation": participation}
-    settings |= {"method": method, "evaluate_every": evaluate_every, "early_stop": early_stop}
+    settings |= {"method": method, "evaluate_every": evaluate_every, "stopping": stopping if chooses else "none"}
     settings["grouping"] = grouping.options()
     session.training = identity(settings, of_clients, schema.to_json(), session.initial.numpy().tobytes())
     carrier = federation.runtime
@@ -159,7 +200,7 @@ def train(
         now = {**_spent(before, _moved(carrier)), "seconds": round(time.perf_counter() - started, 3)}
         return {key: type(value)(value + earlier[key]) for key, value in now.items()}
 
-    def keep(snapshot: Snapshot) -> None:
+    def keep_snapshot(snapshot: Snapshot) -> None:
         assert checkpoint is not None
         checkpoint.keep(replace(snapshot, spent=spent()))
 
@@ -170,6 +211,15 @@ def train(
         if run_dir is not None and carrier.journal is None:
             carrier.keep_journal(Path(run_dir))
             stack.callback(setattr, carrier, "journal", None)  # the next training has a folder of its own
+        if resumed is not None:
+            stopped = Stopping(dict(resumed.until), resumed.curves)
+        elif chooses and stopped is None:
+            begun = replace(session, training=f"{session.training} folds", failures=[], seen={})
+            stopped = choose_rounds(begun, grouping, rounds, lambda done, total: progress(done, 2 * total))
+        stopped = stopped or Stopping({})
+        session.until, session.curves = stopped.rounds, stopped.curves
+        longest = max(stopped.rounds.values(), default=rounds)
+        earlier_rounds = rounds if chooses else 0
         stream = _stream(run_dir, history, stack)
         for callback in callbacks:
             callback.on_start(settings)
@@ -183,27 +233,22 @@ def train(
                 stream.flush()
             for callback in callbacks:
                 callback.on_round(outcome.number, rows)
-            progress(outcome.number, rounds)
+            progress(earlier_rounds + outcome.number, earlier_rounds + longest)
 
-        best, final = run_rounds(
+        final = run_rounds(
             session,
             grouping,
             rounds,
             evaluate_every=evaluate_every,
-            early_stop=early_stop,
             watch=watch,
-            keep=None if checkpoint is None else keep,
+            keep=None if checkpoint is None else keep_snapshot,
             resumed=resumed,
         )
     order = list(dict.fromkeys(session.assignment[name] for name in names))
-    models = {"last": np.stack([session.servers[label]["w"].numpy() for label in order])}
-    if best:
-        fallback = [session.servers[label]["w"] for label in order]
-        pairs = zip(order, fallback, strict=True)
-        models["best"] = np.stack([(best[label][1] if label in best else w).numpy() for label, w in pairs])
+    models = {"last": np.stack([served(session.servers[label])["w"].numpy() for label in order])}
     if final.kept:  # for a client that did not answer at the end, its coalition's model stands in
-        served = {name: session.servers[session.assignment[name]]["w"].numpy() for name in names}
-        models["personal"] = np.stack([final.kept.get(name, served[name]) for name in names])
+        theirs = {name: served(session.servers[session.assignment[name]])["w"].numpy() for name in names}
+        models["personal"] = np.stack([final.kept.get(name, theirs[name]) for name in names])
     result = TrainingResult(
         models={which: rows[:, : network.parameters + network.buffers] for which, rows in models.items()},
         names=tuple(names),
@@ -213,12 +258,14 @@ def train(
         history=history,
         layout=network.layout,
         method=method,
-        model={**json.loads(text), "weights_from": network.weights_from, "parameters": network.parameters},
+        model={**json.loads(network.text), "weights_from": network.weights_from, "parameters": network.parameters},
         schema=schema_of(schema.to_json()),
         settings=settings,
         cost=spent(),
         stopped={order.index(label): why for label, why in session.stopped.items() if label in order},
         failures=session.failures,
+        rounds=[min(stopped.rounds.get(label, session.number), session.number) for label in order],
+        held_out=dict(stopped.curves),
         distances=_reordered(grouping, federation.names, names),
     )
     if run_dir is not None:
@@ -228,6 +275,29 @@ def train(
     for callback in callbacks:
         callback.on_end(result)
     return result
+
+
+def _better_model(
+    session_of: Callable[[str], Session], grouping: Grouping, rounds: int, progress: Progress
+) -> tuple[str, Stopping]:
+    """Return which of the models for tables has the lower mean loss on held-out training rows, and its rounds."""
+    found: dict[str, tuple[float, Stopping]] = {}
+    for position, name in enumerate(AUTO_MODELS):
+        session = session_of(name)
+        session.training = f"model {name}"
+
+        def tell(done: int, total: int, position: int = position) -> None:
+            progress(position * total + done, (len(AUTO_MODELS) + 1) * total)
+
+        with one_core_each():
+            chosen = choose_rounds(session, grouping, rounds, tell)
+        losses = [
+            curve[min(chosen.rounds[session.assignment[client]], len(curve) - 1)]
+            for client, curve in chosen.curves.items()
+        ]
+        found[name] = (float(np.mean(losses)) if losses else float("inf"), chosen)
+    best = min(found, key=lambda name: found[name][0])
+    return best, found[best][1]
 
 
 def _coalitions(coalitions: Any, names: Sequence[str], left_out: Mapping[str, str], *, alone: bool) -> list[list[str]]:

@@ -72,13 +72,14 @@ def load_model(
     Parameters
     ----------
     path : str or Path
-        What `TrainingResult.save` wrote, or the run directory of `train`.
+        What `TrainingResult.save` wrote, the folder that `train` wrote to, or a run directory: then its training in
+        coalitions.
     client : str, optional
         Whose model: its personal one where there is one, else its coalition's.
     coalition : int, optional
         Or which coalition's, by position; neither is needed where there is only one.
     which : str, optional
-        "last", "best" or "personal", to choose otherwise.
+        "last" or "personal", to choose otherwise.
     model : str, callable or torch.nn.Module, optional
         The model, where training was given one that is not registered under a name here.
 
@@ -94,7 +95,8 @@ def load_model(
 
     Examples
     --------
-    >>> load_model("runs/hospitals/training/coalitions", client="north").predict(x)     # doctest: +SKIP
+    >>> load_model("runs/hospitals", client="north").predict(x)     # doctest: +SKIP
+    >>> load_model("runs/hospitals/training/local", client="north").predict(x)     # doctest: +SKIP
     """
     result = TrainingResult.load(path)
     if which is None:

@@ -28,7 +28,7 @@ from fedcollab.wire.absence import FILE, Absence, Policy, read
 from fedcollab.wire.absence import write as write_absences
 from fedcollab.wire.message import Message
 
-SMALL = {"model_options": {"widths": [8]}, "lr": 0.1}
+SMALL = {"model_options": {"widths": [8]}, "lr": 0.1, "stopping": "none"}
 TYPES = [["a", "b", "c"], ["d", "e", "f"]]
 
 PROGRAM = """

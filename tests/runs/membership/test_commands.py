@@ -120,12 +120,35 @@ def test_bad_input_is_one_line_and_changes_nothing(
 ) -> None:
     write_table(tmp_path / "new" / "coast.csv", flip=True)
     write_table(tmp_path / "new" / "wide.csv", flip=True, columns=("ward",))
+    (run / "sources.json").unlink()
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     out, error = fedcollab(*(str(run) if word == "RUN" else word for word in arguments), code=2)
     assert line in error
     assert "Traceback" not in error
     assert out == ""
     assert before == {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+
+
+def test_a_join_does_not_ask_for_files_that_an_earlier_one_was_given(
+    run: Path, tmp_path: Path, fedcollab: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_table(tmp_path / "new" / "coast.csv", flip=True)
+    write_table(tmp_path / "newer" / "hill-top run.csv", flip=True, seed=8)
+    assert "coast" in fedcollab("join", run, "--client", tmp_path / "new" / "coast.csv", *SOURCE, "--quiet")[0]
+    shown, _ = fedcollab("join", run, "--client", tmp_path / "newer" / "hill-top run.csv", *SOURCE, "--quiet")
+    assert "5 pairs were estimated" in shown
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    assert fedcollab("check", run, "--quiet")[0].startswith("Regrouping is not advised")
+    assert str(tmp_path) not in (run / "sources.json").read_text()
+    assert "newer" not in (run / "report.html").read_text(), "where the data lie is nobody's business"
+
+    fedcollab("leave", run, "--client", "coast", "--retrain", "--quiet")
+    assert "coast" not in (run / "sources.json").read_text()
+    (tmp_path / "newer" / "hill-top run.csv").unlink()
+    gone = fedcollab("check", run, code=2)[1]
+    assert "has no file of client `hill-top run`; if it left: fedcollab leave" in gone
 
 
 def test_the_threshold_is_the_documented_one() -> None:

@@ -112,7 +112,7 @@ def cut(
     if len(np.unique(groups)) < 2:
         raise InputError(f"client `{name}` has one group of samples; at least 2 are needed to hold one out")
     draw = seeds.generator(seed, "folds", name, repeat)
-    fold = fold_of(groups, y if label_counts == SET else None, folds, draw)
+    fold = fold_of(y if label_counts == SET else np.zeros(len(y)), folds, draw, groups)
     return [draw.permutation(np.flatnonzero(fold == part)) for part in range(folds)]
 
 

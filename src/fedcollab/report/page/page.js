@@ -22,6 +22,17 @@
     return rows;
   };
 
+  // On a narrow screen a table is shown row below row (see page.css): each cell then says which column it is of.
+  const stack = (table) => {
+    const heads = [...table.querySelectorAll("thead th")].map((cell) => cell.textContent);
+    const roles = { thead: "rowgroup", tbody: "rowgroup", tr: "row", "thead th": "columnheader", "tbody th": "rowheader", td: "cell" };
+    table.setAttribute("role", "table");
+    for (const [part, role] of Object.entries(roles)) table.querySelectorAll(part).forEach((element) => element.setAttribute("role", role));
+    table.querySelectorAll("td").forEach((cell) => (cell.dataset.label = heads[cell.cellIndex]));
+    table.classList.add("stacked");
+  };
+  document.querySelectorAll("#training .scroll table").forEach(stack);
+
   const size = (element) => {
     const width = Math.max(240, Math.floor(element.clientWidth));
     return [width, Math.min(width + 30, 620)];

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedcollab.coalitions import Collaboration, solve
+from fedcollab.coalitions.explain import more_in_words
 from fedcollab.coalitions.inputs import check_assignment, read_inputs
 from fedcollab.coalitions.solve import Found, collaboration_of
 from fedcollab.coalitions.solver.instance import TOLERANCE
@@ -97,9 +98,9 @@ class Regrouping:
         if not self.retrain:
             return "Regrouping is not advised: solving from scratch gives the same coalitions."
         figures = (
-            f"staying costs {100 * self.cost:.2g} % (objective {self.now.objective:.4g} instead of "
-            f"{self.best.objective:.4g}); {len(self.retrain)} of {len(self.now.assignment)} clients would train again, "
-            f"whose bound is {100 * self.excess:.2g} % above what it could be"
+            f"staying costs {more_in_words(self.cost)} (objective {self.now.objective:.4g} instead of "
+            f"{self.best.objective:.4g}); {len(self.retrain)} of {len(self.now.assignment)} clients would train again "
+            f"(for these alone: {more_in_words(self.excess)})"
         )
         if not self.admissible:
             return f"Regrouping is advised: the coalitions no longer respect the constraints ({figures})."

@@ -41,11 +41,10 @@ def merged(
     sources = [next((part for part in parts if set(part.names) == set(members)), result) for members in coalitions]
     whose = {name: source for source, members in zip(sources, coalitions, strict=True) for name in members}
     models: dict[str, Any] = {}
-    for which in ("last", "best"):
-        if which in result.models:
-            models[which] = np.stack(
-                [_model(source, members[0], which) for source, members in zip(sources, coalitions, strict=True)]
-            )
+    if "last" in result.models:
+        models["last"] = np.stack(
+            [_model(source, members[0]) for source, members in zip(sources, coalitions, strict=True)]
+        )
     if "personal" in result.models:
         models["personal"] = np.stack([whose[name].models["personal"][whose[name].names.index(name)] for name in order])
     first = max((int(row["round"]) for row in result.history), default=0)
@@ -67,6 +66,8 @@ def merged(
             for label, (source, members) in enumerate(zip(sources, coalitions, strict=True))
             if _label(source, members[0]) in source.stopped
         },
+        rounds=[source.rounds[_label(source, members[0])] for source, members in zip(sources, coalitions, strict=True)],
+        held_out={name: whose[name].held_out[name] for name in order if name in whose[name].held_out},
         failures=[*result.failures, *((first + at, name, why) for part in parts for at, name, why in part.failures)],
     )
 
@@ -75,7 +76,7 @@ def checksums(result: TrainingResult) -> dict[str, str]:
     """Return the SHA-256 of the model that each client uses: its coalition's, and its own where it has one."""
     found = {}
     for position, name in enumerate(result.names):
-        digest = hashlib.sha256(_model(result, name, "last").tobytes())
+        digest = hashlib.sha256(_model(result, name).tobytes())
         if "personal" in result.models:
             digest.update(result.models["personal"][position].tobytes())
         found[name] = digest.hexdigest()
@@ -92,9 +93,9 @@ def _label(result: TrainingResult, name: str) -> int:
     return next(label for label, members in enumerate(result.coalitions) if name in members)
 
 
-def _model(result: TrainingResult, name: str, which: str) -> Weights:
+def _model(result: TrainingResult, name: str) -> Weights:
     """Return the flat weights of the model of a client's coalition."""
-    row: Weights = result.models.get(which, result.models["last"])[_label(result, name)]
+    row: Weights = result.models["last"][_label(result, name)]
     return row
 
 

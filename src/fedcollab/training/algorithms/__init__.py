@@ -9,6 +9,7 @@ from fedcollab.training.algorithms.fednova import FedNova
 from fedcollab.training.algorithms.fedprox import FedProx
 from fedcollab.training.algorithms.finetune import Finetune
 from fedcollab.training.algorithms.local import Local
+from fedcollab.training.algorithms.own_intercept import OwnIntercept
 from fedcollab.training.algorithms.perfedavg import PerFedAvg
 from fedcollab.training.algorithms.pfedme import PFedMe
 from fedcollab.training.algorithms.scaffold import Scaffold
@@ -24,6 +25,7 @@ __all__ = [
     "FedProx",
     "Finetune",
     "Local",
+    "OwnIntercept",
     "PFedMe",
     "PerFedAvg",
     "Scaffold",

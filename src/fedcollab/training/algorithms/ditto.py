@@ -30,6 +30,7 @@ class Ditto(Algorithm):
 
     lam: float = 1.0
     personalises = True
+    averaged = ("v",)
 
     def client_init(self, message: State) -> State:
         """Return the client's first state: a personal model that is a copy of the coalition's."""

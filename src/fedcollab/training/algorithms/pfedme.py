@@ -42,6 +42,7 @@ class PFedMe(Algorithm):
     K: int = 5
     personal_lr: float = 0.1
     personalises = True
+    averaged = ("theta",)
 
     def client_init(self, message: State) -> State:
         """Return the client's first state: a personal model that is a copy of the coalition's."""

@@ -1,0 +1,180 @@
+"""How many rounds to train: chosen on training rows that a model has not seen, for each coalition, before it is trained.
+
+For each of K folds of the clients' training rows a model trains in every coalition on the rows outside the fold, all folds in
+the same rounds. Before every round each client measures the models on the rows that they have not seen, and sends one mean
+loss over all its rows. With l_i(t) that loss at client i after t rounds, m_i its rows, and l(t) the mean over all clients,
+
+    rounds of coalition S = argmin_t  (sum_{i in S} l_i(t) / |S|) m_S + POOLED l(t),      t = 1 ... ceiling
+
+A coalition of few rows, whose own curve is mostly noise, follows the curve of all; a large one follows its own. Then all
+rows train that long. Test rows are never looked at. With K = 2 the folds cost as much as one training of `ceiling` rounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcollab.progress import Progress
+from fedcollab.training import folds
+from fedcollab.training.hooks import State
+from fedcollab.training.rounds import Grouping, Replies, Session, arrays_of, tensor_of
+from fedcollab.wire.message import Message
+
+FOLDS = 2
+#: how many rows' worth of evidence the curve of all clients is, beside a coalition's own
+POOLED = 500.0
+#: the curves are averaged over so many rounds in a row, because single rounds go up and down
+WINDOW = 5
+
+Curve = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Stopping:
+    """How many rounds each coalition trains, and what that was chosen on.
+
+    Parameters
+    ----------
+    rounds : dict
+        The number of rounds of each coalition.
+    curves : mapping of arrays
+        For each client that was asked, its mean loss on rows that the models had not seen, after 0, 1, 2, ... rounds.
+    """
+
+    rounds: dict[int, int]
+    curves: Mapping[str, Curve] = field(default_factory=dict)
+
+
+def choose_rounds(session: Session, grouping: Grouping, ceiling: int, progress: Progress) -> Stopping:
+    """Train models for all folds, and choose the number of rounds of each coalition.
+
+    Parameters
+    ----------
+    session : Session
+        A session of its own, which trains nothing else.
+    grouping : Grouping
+        Who is in which coalition; the coalitions must be fixed.
+    ceiling : int
+        The most rounds that may be chosen.
+    progress : callable
+        Called with (round, ceiling).
+
+    Returns
+    -------
+    Stopping
+        The choice. Clients with too few rows to train on a part of them are not asked; where nobody is asked, every
+        coalition trains up to the ceiling.
+    """
+    grouping.start(session)
+    models = {coalition: [server] * FOLDS for coalition, server in enumerate(session.servers)}
+    curves: dict[str, list[float]] = {name: [] for name in asked(session)}
+    for number in range(1, ceiling + 2):  # the last message only measures
+        sent = {
+            name: _message(session, models[session.assignment[name]], train=number <= ceiling)
+            for name in curves
+            if session.assignment[name] in models and len(curves[name]) == number - 1
+        }
+        if not sent:
+            break
+        answers = session.call(folds.train_folds, number, sent)
+        for name, answer in answers.items():
+            curves[name].append(float(answer["held_out"][0]))
+        session.seen |= dict.fromkeys(answers, number)
+        for coalition in list(models):
+            replies = {name: answers[name] for name in session.members(coalition) if name in answers}
+            if not replies or not all(reply["finite"] for reply in replies.values()):
+                del models[coalition]  # it diverged, or nobody answers: what was measured so far decides
+            elif number <= ceiling:
+                models[coalition] = [
+                    session.aggregate(server, _states(replies, fold), number)
+                    for fold, server in enumerate(models[coalition])
+                ]
+        progress(min(number, ceiling), ceiling)
+    measured = {name: np.array(curve) for name, curve in curves.items() if len(curve) > 1}
+    members = [session.members(coalition) for coalition in range(len(session.servers))]
+    chosen = pick_rounds(measured, session.quantities, members, ceiling)
+    return Stopping(dict(enumerate(chosen)), measured)
+
+
+def asked(session: Session) -> list[str]:
+    """Return the clients whose rows outside every fold are as many as silos ask for at least."""
+    least = max(session.federation.runtime.min_samples, 1)
+    return [name for name in session.names if session.quantities[name] * (FOLDS - 1) // FOLDS >= least]
+
+
+def pick_rounds(
+    curves: Mapping[str, Curve], quantities: Mapping[str, int], coalitions: Sequence[Sequence[str]], ceiling: int
+) -> list[int]:
+    """Return how many rounds each coalition should train.
+
+    Parameters
+    ----------
+    curves : mapping of arrays
+        The losses of each client that was measured, after 0, 1, 2, ... rounds; some may end earlier than others.
+    quantities : mapping of int
+        The rows of each client.
+    coalitions : sequence of sequences of str
+        The coalitions.
+    ceiling : int
+        What a coalition trains if nobody was measured.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> curves = {"a": np.array([2.0, 1, 0, 1, 2]), "b": np.array([4.0, 3, 2, 1, 0])}
+    >>> pick_rounds(curves, {"a": 100_000, "b": 100_000, "c": 5}, [["a"], ["b"], ["c"]], 4)
+    [2, 4, 3]
+    """
+    everyone = _mean_curve(curves, curves)
+    rounds = []
+    for members in coalitions:
+        own = _mean_curve(curves, members)
+        if own is None or everyone is None:
+            rounds.append(ceiling if everyone is None else _lowest(everyone))
+            continue
+        rows = sum(quantities[name] for name in members if name in curves)
+        length = min(len(own), len(everyone))
+        rounds.append(_lowest(rows * own[:length] + POOLED * everyone[:length]))
+    return rounds
+
+
+def _mean_curve(curves: Mapping[str, Curve], names: Sequence[str] | Mapping[str, Curve]) -> Curve | None:
+    """Return the mean curve of those of the clients that were measured to the end, smoothed; None if nobody was."""
+    measured = [curves[name] for name in names if name in curves]
+    if not measured:
+        return None
+    longest = max(map(len, measured))
+    mean = np.mean([curve for curve in measured if len(curve) == longest], axis=0)
+    half = min(WINDOW, longest) // 2
+    padded = np.pad(mean, half, mode="edge")
+    return np.convolve(padded, np.full(2 * half + 1, 1 / (2 * half + 1)), "valid")
+
+
+def _lowest(curve: Curve) -> int:
+    """Return the first round, from 1 on, with the lowest value."""
+    return 1 + int(np.argmin(curve[1:]))
+
+
+def _message(session: Session, servers: Sequence[State], *, train: bool) -> Message:
+    """Return what a client is sent: what the algorithm broadcasts for each fold, stacked."""
+    parts = [arrays_of(_broadcast(session, server)) for server in servers]
+    stacked = {key: np.stack([part[key] for part in parts]) for key in parts[0]}
+    return {**stacked, "folds": len(parts), "train": train}
+
+
+def _broadcast(session: Session, server: State) -> State:
+    """Return what the algorithm broadcasts, and the mean over rounds, which is to be measured, if there is one."""
+    sent = session.algorithm.broadcast(server)
+    return {**sent, "mean": server.get("mean", server["w"])} if session.setting.averaging else sent
+
+
+def _states(replies: Mapping[str, Message], fold: int) -> Replies:
+    """Return the part of the replies that belongs to one fold."""
+    return {
+        name: {key: tensor_of(value[fold]) for key, value in reply.items() if key not in ("held_out", "finite")}
+        for name, reply in replies.items()
+    }
