@@ -19,6 +19,7 @@ from fedcollab.errors import InputError
 from fedcollab.federation import federate
 from fedcollab.flower.silo.config import SiloConfig
 from fedcollab.scenarios.hospitals import heart_clients
+from fedcollab.training.folds import parts_of
 from fedcollab.wire import Vectorised, Wire
 
 GROUPS = st.lists(st.integers(0, 9), min_size=6, max_size=60).filter(lambda found: len(set(found)) > 2)
@@ -154,6 +155,18 @@ def test_the_variance_of_groups_by_hand() -> None:
     found = summary(hits, np.ones(1), 200, 0, silo)
     assert found["variance"][0, 0] == pytest.approx(1.5 * 2.24 / 25 + 1 / (12 * 16))
     assert found["accuracy"][0, 0] == 0.6
+
+
+def test_folds_that_choose_the_number_of_rounds_keep_groups_together() -> None:
+    rng = np.random.default_rng(0)
+    groups = np.repeat(np.arange(20), 4)
+    x = np.repeat(rng.normal(size=(20, 2)), 4, axis=0)  # four copies of every row
+    clients = [ClientData(name, x, groups % 2, x[:4], groups[:4] % 2, groups) for name in "ab"]
+    silo = federate(Vectorised(clients)).runtime.silos["a"]
+    for part in parts_of(silo, 2, 0):
+        trained, held = ({tuple(row) for row in rows.tolist()} for rows in (part.x, part.x_held))
+        assert not trained & held
+        assert len(trained) + len(held) == 20
 
 
 def test_one_group_cannot_be_held_out() -> None:

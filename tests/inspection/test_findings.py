@@ -195,13 +195,26 @@ def test_rows_that_repeat_by_chance_are_no_flaw() -> None:
     assert found(tables) == {("two", None, "duplicate-rows", "warning")}
 
 
+def test_rows_of_arrays_may_repeat_by_chance_too() -> None:
+    draw = rng(0)
+    clients = [ClientData(name, draw.integers(0, 2, (200, 4)), draw.integers(0, 2, 200)) for name in "ab"]
+    assert fedcollab.inspect(clients).warnings == ()
+    x = draw.normal(size=(200, 4))
+    clients.append(ClientData("c", np.concatenate([x, x[:20]]), draw.integers(0, 1, 220)))
+    assert [(each.client, each.kind) for each in fedcollab.inspect(clients).warnings] == [
+        ("c", "one-class"),
+        ("c", "duplicate-rows"),
+    ]
+
+
 def test_arrays_are_compared_by_shape_and_labels() -> None:
     draw, y = rng(0), np.arange(40) % 2
     clients = [ClientData(name, draw.normal(size=(40, 3)), y) for name in "abc"]
     clients.append(ClientData("d", draw.normal(size=(40, 4)), y))
     clients.append(ClientData("e", pd.DataFrame({"a": draw.normal(size=40)}), y))
-    seen = {(each.client, each.kind) for each in fedcollab.inspect(clients).errors}
-    assert seen == {("d", "shape"), ("e", "shape")}
+    for given in (clients, {client.name: client for client in clients}):
+        seen = {(each.client, each.kind) for each in fedcollab.inspect(given).errors}
+        assert seen == {("d", "shape"), ("e", "shape")}
 
 
 def test_a_result_can_be_saved_and_opened(heart: Tables, tmp_path: Path) -> None:

@@ -124,7 +124,7 @@ def estimate(
     measuring, how = options.take_measuring(settings), options.take_reading(settings)
     with options.open_source(scenario, clients, label, drop, on, journal=out.parent, how=how) as (found, brought):
         settings = with_defaults(settings, brought)
-        checked = begin_with_check(found, brought, settings, quiet=as_json)
+        checked = None if resume else begin_with_check(found, brought, settings, quiet=as_json)
         keys = ("scale", "missing_indicators", "test_share", "seed", "encoder")
         prepared = {key: settings[key] for key in keys}
         if resume:

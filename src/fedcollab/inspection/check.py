@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Iterable
 from dataclasses import replace
 
+from fedcollab.data.client import list_clients
 from fedcollab.errors import number
 from fedcollab.federation import Clients, Federation
 from fedcollab.inspection.columns import column_findings
@@ -38,8 +39,8 @@ def inspect(
 
     Parameters
     ----------
-    clients : iterable of ClientData, Runtime or Federation
-        The clients.
+    clients : iterable of ClientData, mapping, Runtime or Federation
+        The clients; a mapping is from names to `ClientData` or `(x, y)`.
     keep : iterable of str
         Columns that are known to be right ("label": the labels): what is found about them is only mentioned.
     test_share : float
@@ -75,9 +76,9 @@ def inspect(
         carrier: Runtime = clients.runtime
         names, test_share, seed = clients.names, clients.schema.test_share, clients.schema.seed
     else:
-        carrier = (
-            clients if isinstance(clients, Runtime) else open_runtime(clients, runtime or "vectorised", device or "cpu")
-        )
+        given = list_clients(clients)
+        name = runtime or "vectorised"
+        carrier = given if isinstance(given, Runtime) else open_runtime(given, name, device or "cpu")
         names = carrier.names
     message = {"test_share": float(test_share), "seed": seed, "key": secrets.token_hex(16)}
     replies = carrier.call(look, dict.fromkeys(names, message), partial=True)

@@ -9,7 +9,7 @@ well a column predicts the label, the one statistic here that is neither a count
 from __future__ import annotations
 
 import hashlib
-from typing import Annotated, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 
 import numpy as np
 from msgspec import Meta
@@ -26,8 +26,13 @@ from fedcollab.wire.fields import Finite, Positive, Whole
 from fedcollab.wire.limits import Limits
 from fedcollab.wire.silo import Silo
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 #: how much of what the columns say is taken to be independent when equal rows are expected by chance
 INDEPENDENT = 0.75
+#: arrays of more numbers a row than this are not expected to repeat by chance
+MANY = 100
 
 
 class InspectMessage(TypedDict):
@@ -92,7 +97,7 @@ def look(message: InspectMessage, silo: Silo) -> InspectReply:
         "rare_labels": len(rare),
         "rare_spellings": doubtful,
         "duplicates": len(rows) - len(times),
-        "expected_duplicates": rounded(_chance(silo.data)) if is_table(data.x) else 0.0,
+        "expected_duplicates": rounded(_chance(silo.data)),
         "repeats": int(np.gcd.reduce(times)),
         "checksum": _checksum(rows, message["key"]) if len(rows) >= max(limit, 2) else "",
         "columns": [],
@@ -126,10 +131,9 @@ def _row_hashes(data: ClientData, key: str) -> NDArray[np.uint64]:
 def _hash_rows(x: Any, y: NDArray[Any], key: str) -> NDArray[np.uint64]:
     if not is_table(x):
         salt = bytes.fromhex(key)
-        rows = np.ascontiguousarray(x.reshape(len(x), -1).astype(np.float64))
         hashed = [
-            hashlib.blake2b(row.tobytes() + str(label).encode(), digest_size=8, key=salt).digest()
-            for row, label in zip(rows, y.tolist(), strict=True)
+            hashlib.blake2b(row.astype(np.float64).tobytes() + str(label).encode(), digest_size=8, key=salt).digest()
+            for row, label in zip(x, y.tolist(), strict=True)
         ]
         return np.frombuffer(b"".join(hashed), dtype=np.uint64)
     import pandas as pd
@@ -157,16 +161,26 @@ def _chance(data: ClientData) -> float:
     """Return how many rows would be equal by chance.
 
     u (u - 1) / 2 pairs of different rows, each equal with probability (prod_j c_j)^.75, where c_j is the probability
-    that two rows have the same value in column j. Columns that depend on each other say less than their product.
+    that two rows have the same value in column j. Columns that depend on each other say less than their product. Rows
+    of many numbers (images) are never equal by chance.
     """
     import pandas as pd
 
-    parts = [data.x.assign(**{"\0label": data.y})]
-    if data.x_test is not None:
-        parts.append(data.x_test.assign(**{"\0label": data.y_test}))
-    frame = pd.concat([part.astype(object) for part in parts]).drop_duplicates()
+    if not is_table(data.x) and int(np.prod(data.x.shape[1:])) > MANY:
+        return 0.0
+    parts = [_with_label(data.x, data.y)]
+    if data.x_test is not None and data.y_test is not None:
+        parts.append(_with_label(data.x_test, data.y_test))
+    frame = pd.concat(parts).drop_duplicates()
     rows, logs = len(frame), 0.0
     for name in frame.columns:
         shares = frame[name].value_counts(normalize=True, dropna=False).to_numpy()
         logs += float(np.log((shares**2).sum()))
     return rows * (rows - 1) / 2 * float(np.exp(INDEPENDENT * logs))
+
+
+def _with_label(x: Any, y: NDArray[Any]) -> pd.DataFrame:
+    import pandas as pd
+
+    frame = x if is_table(x) else pd.DataFrame(x.reshape(len(x), -1)).rename(columns=str)
+    return frame.assign(**{"\0label": y}).astype(object)
