@@ -82,7 +82,8 @@ def _separate(replies: Replies) -> Iterator[Finding]:
         for name in sorted(members):
             seen = f"no other client has its labels ({_some(replies[name]['labels'])})"
             effect = "whether they mean the same as others under another name cannot be told"
-            yield Finding(name, LABEL, "other-labels", "warning", f"{seen}: {effect}.", _MAP)
+            severity = "warning" if replies[name]["label_kind"] == "text" else "info"  # numbers are no names
+            yield Finding(name, LABEL, "other-labels", severity, f"{seen}: {effect}.", _MAP)
 
 
 def _shares(replies: Replies) -> Iterator[Finding]:

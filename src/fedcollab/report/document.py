@@ -28,7 +28,7 @@ SECTIONS = (
     ("answer", "The answer"),
     ("change", "How it would change"),
     ("clients", "Client by client"),
-    ("data", "The data"),
+    ("check", "The data"),
     ("distances", "Distances"),
     ("training", "Training"),
     ("made", "How this was made"),
