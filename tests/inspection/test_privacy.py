@@ -126,6 +126,15 @@ def test_limits_are_kept(heart: Tables, tmp_path: Path) -> None:
         fedcollab.inspect(runtime, seed=1)
 
 
+def test_flaws_are_found_under_limits_too(heart: Tables, tmp_path: Path) -> None:
+    """Switzerland has too few blood sugars to say anything about them; numbers of patients are seen all the same."""
+    for name, table in heart.items():
+        heart[name] = table.assign(fbs=np.arange(len(table)), patient=np.arange(len(table)))
+    heart["switzerland"]["fbs"] = heart["switzerland"]["fbs"].where(np.arange(len(heart["switzerland"])) < 40)
+    found = fedcollab.inspect(Guarded(as_clients(heart), tmp_path, min_samples=50))
+    assert {each.column for each in found.errors if each.kind == "identifier"} == {"fbs", "patient"}
+
+
 def test_a_silo_with_differential_privacy_sends_no_predictions(heart: Tables) -> None:
     (client,) = (each for each in as_clients(heart) if each.name == "va")
     private = look_at(client, require_privacy=Privacy(1.0))
