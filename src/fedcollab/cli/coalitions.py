@@ -97,7 +97,8 @@ def explain(collaboration: Path, client: str | None, as_json: bool) -> None:
     stories = [answer.explain(name) for name in ([client] if client is not None else names)]
     checked = inspection.read_beside(collaboration if collaboration.is_dir() else collaboration.parent)
     if as_json:
-        found = [{**story.as_dict(), **_differences(checked, str(story.client), names)} for story in stories]
+        told = checked if client is not None or len(names) <= report.findings.CLIENTS else None
+        found = [{**story.as_dict(), **_differences(told, str(story.client), names)} for story in stories]
         options.print_json(found[0] if client is not None else found)
     elif client is not None:
         click.echo("\n".join([str(stories[0]), *report.separating(checked, names, client)]))

@@ -186,10 +186,10 @@ def _categories(column: str, profiles: Mapping[str, Any]) -> Iterator[Finding]:
                 yield Finding(name, column, "category-spelling", "warning", f"{seen}: {effect}.", remedy)
     if found or len(texts) < 2:
         return
+    clients = Counter(value for counts in texts.values() for value in counts)
     for name, counts in texts.items():
-        known = {value for other, values in texts.items() if other != name for value in values}
-        strange = sum(count for value, count in counts.items() if value not in known)
-        if strange >= 0.9 * profiles[name]["present"] > 0 and known:
+        strange = sum(count for value, count in counts.items() if clients[value] == 1)
+        if strange >= 0.9 * profiles[name]["present"] > 0 and set(clients) - set(counts):
             seen = f"no other client has its categories ({', '.join(map(repr, sorted(counts)[:3]))})"
             effect = "other codes for the same things tell clients apart"
             remedy = f"write them alike in the file, or --drop {column}"

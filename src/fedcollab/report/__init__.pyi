@@ -1,3 +1,4 @@
+from . import findings as findings
 from . import theme as theme
 from .figures import save_chart as save_chart
 from .findings import separating as separating

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
 from rich.markup import escape
 from rich.table import Table
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 STYLES = {"error": "bold red", "warning": "yellow", "info": "dim"}
 #: the most columns that a sentence names, and the most pairs that a page lists
 COLUMNS, PAIRS = 3, 12
+#: the most clients of which all pairs are compared column by column
+CLIENTS = 40
 
 
 def show_inspection(found: Inspection, next_command: str | None = None) -> None:
@@ -94,9 +97,10 @@ def separates(run: RunContents) -> list[str]:
     """Return which columns tell clients apart, for the pairs that are most different: sentences for the page."""
     if run.inspection is None:
         return []
-    distances, names = run.distances, run.names
-    pairs = [pair for pair in itertools.combinations(range(len(names)), 2) if distances.observed[pair]]
-    pairs = sorted(pairs, key=lambda pair: (-distances.matrix[pair], pair))[:PAIRS]
+    names = run.names
+    first, second = np.nonzero(np.triu(run.distances.observed, 1))
+    order = np.argsort(-run.distances.matrix[first, second], kind="stable")[:PAIRS]
+    pairs = zip(first[order].tolist(), second[order].tolist(), strict=True)
     return _sentences(run.inspection, [(names[i], names[j]) for i, j in pairs])
 
 
@@ -110,11 +114,13 @@ def separating(found: Inspection | None, names: Sequence[str], client: str | Non
     names : sequence of str
         The clients.
     client : str, optional
-        The client whose pairs count; without it, all pairs.
+        The client whose pairs count; without it, all pairs, if there are not too many.
     """
     if found is None:
         return []
     known = [name for name in names if name in found.profiles]
+    if client is None and len(known) > CLIENTS:
+        return []
     if client is None:
         pairs = list(itertools.combinations(known, 2))
     else:
