@@ -1,8 +1,8 @@
 """Real federations for the benchmarks: tables with natural clients, in splits that every benchmark shares.
 
-The folder FEDCOLLAB_DATA/federations/NAME/CLIENT.csv holds features and a text column `label`. Of each federation at most 20
-clients are taken, of each client 70 % of its rows for training (at most 400) and the rest for testing (at most 1,000). The four
-heart hospitals are the seventeenth. Five were looked at only after every choice was made.
+The folder FEDCOLLAB_DATA/federations/NAME/CLIENT.csv holds features and a text column `label`. Of each federation at
+most 20 clients are taken, of each client 70 % of its rows for training (at most 400) and the rest for testing (at
+most 1,000). The four heart hospitals are the seventeenth. Five were looked at only after every choice was made.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _split(name: str, x: Any, y: Any, split: int) -> ClientData:
 
 
 def cached(path: Path, keys: Iterable[tuple[Any, ...]], compute: Callable[..., dict[str, Any]]) -> dict[Any, Any]:
-    """Return what `compute(*key)` gives for each key; a file with one line a key makes it go on where it was stopped."""
+    """Return what `compute(*key)` gives for each key; a file with a line for each lets it go on where it stopped."""
     known = {}
     if path.exists():
         for line in path.read_text().splitlines():

@@ -101,3 +101,63 @@ def uniform(count: int, seed: int) -> tuple[Array, Array]:
     rng = np.random.default_rng(seed)
     D = np.triu(rng.random((count, count)), 1)
     return D + D.T, np.exp(rng.uniform(np.log(10), np.log(3000), count)).round()
+
+
+def greedy_merging(D: Array, m: Array, C: float) -> NDArray[np.int64]:
+    """Greedy merging from all-local in plain NumPy: the pair that lowers L most is joined until none does."""
+    n, mass, inner = np.ones(len(m)), m.astype(float), np.zeros(len(m))
+    pairs = D * mass
+    pairs = pairs + pairs.T
+    labels = np.arange(len(m))
+
+    def changes(a: slice | int) -> Array:
+        size, both = n[a, None] + n, mass[a, None] + mass
+        joined = C * size / np.sqrt(both) + (inner[a, None] + inner + pairs[a]) / both
+        cost = C * n / np.sqrt(mass) + inner / mass
+        return joined - cost[a, None] - cost
+
+    table = changes(slice(None))
+    np.fill_diagonal(table, np.inf)
+    gone = np.zeros(len(m), dtype=bool)
+    while True:
+        a, b = divmod(int(table.argmin()), len(m))
+        if not table[a, b] < 0:
+            return labels
+        inner[a] += inner[b] + pairs[a, b]
+        n[a], mass[a] = n[a] + n[b], mass[a] + mass[b]
+        pairs[a] += pairs[b]
+        pairs[:, a] = pairs[a]
+        labels[labels == b] = a
+        gone[b] = True
+        row = changes(slice(a, a + 1))[0]
+        row[gone] = row[a] = np.inf
+        table[a] = table[:, a] = row
+        table[b] = table[:, b] = np.inf
+
+
+def consortium(
+    count: int, groups: int, seed: int, noise: float = 0.02, unequal: bool = False, symmetric: bool = True
+) -> tuple[NDArray[np.float32], Array, NDArray[np.int64]]:
+    """A float32 matrix with planted groups at distances from .1 to .9, log-uniform quantities, and the groups.
+
+    Inside a group the distance is .05; every distance has normal noise. Made in blocks, so that 10,000 clients fit.
+    """
+    rng = np.random.default_rng(seed)
+    shares = rng.dirichlet(np.full(groups, 2.0)) if unequal else np.full(groups, 1 / groups)
+    truth = rng.choice(groups, count, p=shares)
+    centres = np.triu(rng.uniform(0.1, 0.9, (groups, groups)), 1).astype(np.float32)
+    centres += centres.T
+    np.fill_diagonal(centres, 0.05)
+    D = np.empty((count, count), dtype=np.float32)
+    for i in range(0, count, 500):
+        for j in range(i if symmetric else 0, count, 500):
+            rows, columns = truth[i : i + 500], truth[j : j + 500]
+            part = centres[np.ix_(rows, columns)]
+            part += np.float32(noise) * rng.standard_normal(part.shape, dtype=np.float32)
+            np.clip(part, 0, 1, out=part)
+            if symmetric:
+                part = np.triu(part, 1) + np.triu(part, 1).T if i == j else part
+                D[j : j + 500, i : i + 500] = part.T
+            D[i : i + 500, j : j + 500] = part
+    np.fill_diagonal(D, 0)
+    return D, np.exp(rng.uniform(np.log(20), np.log(5000), count)).round(), truth

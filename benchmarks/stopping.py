@@ -2,9 +2,10 @@
 
     python benchmarks/stopping.py --splits 5
 
-Seventeen real federations (benchmarks/federations.py), MLP and logistic regression; policies: each alone, everyone together, Ditto with
-everyone, own intercept with everyone. "best fixed" is the number of rounds of 10, 20, 50 and 100 with the lowest mean test loss
-in hindsight, once for all federations and once for each. Cells are kept in results/stopping.jsonl: run again to go on.
+Seventeen real federations (benchmarks/federations.py), MLP and logistic regression; policies: each alone, everyone
+together, Ditto with everyone, own intercept with everyone. "best fixed" is the number of rounds of 10, 20, 50 and 100
+with the lowest mean test loss in hindsight, once for all federations and once for each. Cells are kept in
+results/stopping.jsonl: run again to go on.
 """
 
 from __future__ import annotations

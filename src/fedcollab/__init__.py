@@ -4,8 +4,8 @@
 
 `ClientData` holds what one client has. `inspect` lists what is doubtful about the data. `estimate_distances` says how
 different every two clients' data are without moving data. `solve` finds the coalitions that minimise a bound on every
-client's error; `c_path` shows how they change with C. `train` runs a federated algorithm inside each coalition.
-`FedCollab` is the stages in one object.
+client's error; `c_path` shows how they change with C; `personal_weights` weighs all clients' data for each client on
+its own. `train` runs a federated algorithm inside each coalition. `FedCollab` is the stages in one object.
 
 Nothing heavy is imported until it is used: a person with a distance matrix never waits for PyTorch.
 """

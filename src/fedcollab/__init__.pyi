@@ -4,6 +4,7 @@ from . import scenarios as scenarios
 from .coalitions import Collaboration as Collaboration
 from .coalitions import c_path as c_path
 from .coalitions import objective as objective
+from .coalitions import personal_weights as personal_weights
 from .coalitions import place as place
 from .coalitions import solve as solve
 from .data import ClientData as ClientData

@@ -174,7 +174,13 @@ def auc(labels: ArrayLike, scores: ArrayLike) -> float:
 
 
 def verdict(
-    client: str, accuracy: float, local_accuracy: float, global_accuracy: float | None = None, *, tolerance: float = 0.0
+    client: str,
+    accuracy: float,
+    local_accuracy: float,
+    global_accuracy: float | None = None,
+    *,
+    tolerance: float = 0.0,
+    interval: tuple[float, float] | None = None,
 ) -> str:
     """Say in one sentence, for the people at a client, what taking part gave them.
 
@@ -190,6 +196,9 @@ def verdict(
         Its accuracy with one model for everyone.
     tolerance : float
         A gain or loss over training alone up to this size counts as none.
+    interval : tuple of float, optional
+        The 90 % interval of the gain over training alone (see `fedcollab.uncertainty`): a gain or loss counts only if 0
+        is outside. One of NaN is as none.
 
     Returns
     -------
@@ -200,19 +209,28 @@ def verdict(
     --------
     >>> verdict("north", 0.91, 0.86, 0.47)
     'north gains 5.0 points over training alone (91.0 against 86.0) and 44.0 over one model for everyone (47.0).'
+    >>> verdict("south", 0.91, 0.86, interval=(-0.02, 0.11))
+    'south: no clear difference to training alone (91.0 against 86.0; 90 % interval of the gain −2.0 to +11.0).'
     """
     gain = accuracy - local_accuracy
-    against = f"({100 * accuracy:.1f} against {100 * local_accuracy:.1f})"
-    if gain > tolerance:
-        text = f"{client} gains {100 * gain:.1f} points over training alone {against}"
-    elif gain < -tolerance:
-        text = f"{client} loses {-100 * gain:.1f} points by taking part {against}: it is better off alone"
+    known = interval is not None and not np.isnan(interval).any()
+    low, high = interval if interval is not None and known else (gain - tolerance, gain + tolerance)
+    against = f"{100 * accuracy:.1f} against {100 * local_accuracy:.1f}"
+    if known and low < high:
+        ends = f"{100 * low:+.1f} to {100 * high:+.1f}".replace("-", "−")
+        against = f"{against}; 90 % interval of the gain {ends}"
+    if low > 0:
+        text = f"{client} gains {100 * gain:.1f} points over training alone ({against})"
+    elif high < 0:
+        text = f"{client} loses {-100 * gain:.1f} points by taking part ({against}): it is better off alone"
+    elif known and low < high:
+        text = f"{client}: no clear difference to training alone ({against})"
     else:
-        text = f"{client} does as well as alone {against}"
+        text = f"{client} does as well as alone ({against})"
     if global_accuracy is None:
         return text + "."
     over = accuracy - global_accuracy
-    word = "and" if (over >= 0) == (gain > tolerance) else "but"
+    word = "and" if (over >= 0) == (low > 0) else "but"
     verb = f"{100 * over:.1f}" if over >= 0 else f"{-100 * over:.1f} points less than"
     return f"{text} {word} {verb} {'over ' if over >= 0 else ''}one model for everyone ({100 * global_accuracy:.1f})."
 
@@ -252,7 +270,12 @@ def summary(
 
 
 def verdicts(
-    names: Sequence[str], accuracy: ArrayLike, local_accuracy: ArrayLike, global_accuracy: ArrayLike | None = None
+    names: Sequence[str],
+    accuracy: ArrayLike,
+    local_accuracy: ArrayLike,
+    global_accuracy: ArrayLike | None = None,
+    *,
+    intervals: Sequence[tuple[float, float]] | None = None,
 ) -> list[str]:
     """Return the sentence of `verdict` for every client.
 
@@ -264,6 +287,8 @@ def verdicts(
         The accuracy of each client in its coalition and when it trains alone, in the order of `names`.
     global_accuracy : array_like, optional
         The accuracy of each client with one model for everyone.
+    intervals : sequence of tuples of float, optional
+        The 90 % interval of each client's gain over training alone.
 
     Returns
     -------
@@ -272,7 +297,9 @@ def verdicts(
     """
     ours, alone = _values("accuracy", accuracy), _values("local_accuracy", local_accuracy)
     everyone: list[Any] = [None] * len(ours) if global_accuracy is None else list(np.asarray(global_accuracy))
-    return [verdict(*row) for row in zip(names, ours.tolist(), alone.tolist(), everyone, strict=True)]
+    known: list[Any] = [None] * len(ours) if intervals is None else list(intervals)
+    rows = zip(names, ours.tolist(), alone.tolist(), everyone, known, strict=True)
+    return [verdict(*row, interval=interval) for *row, interval in rows]
 
 
 def _values(name: str, values: ArrayLike) -> Floats:

@@ -21,6 +21,8 @@ from fedcollab.coalitions import solve
 from fedcollab.encoders.encoder import ENCODERS
 from fedcollab.errors import InputError
 from fedcollab.training import defaults
+from fedcollab.training.descend import OPTIMIZERS
+from fedcollab.training.run import STOPPING
 
 
 def complete(*words: str) -> list[str]:
@@ -54,6 +56,8 @@ def run_dir(tmp_path: Path) -> Path:
 def test_the_names_written_down_are_those_of_the_registries() -> None:
     assert set(names.DISTANCES) == set(distances.METHODS)
     assert set(names.ALGORITHMS) == set(training.ALGORITHMS)
+    assert set(names.OPTIMIZERS) == set(OPTIMIZERS)
+    assert set(names.STOPPING) == set(STOPPING)
     assert {"mlp", "logistic", "cnn", "resnet18"} == set(names.MODELS) - {"auto"} <= set(training.MODELS)
     assert set(names.ENCODERS) == {"none", *ENCODERS}
     assert set(names.DATA_SETS) == set(scenarios.data.DATA_SETS)

@@ -149,8 +149,8 @@ def test_silo_and_coordinator_killed_during_training_lose_nothing(shaky: Shaky) 
     """Twice in one training: without a quorum it pauses; killed, it goes on; the end is the undisturbed one."""
     coalitions = shaky.run / "collaboration.json"
     out = shaky.run / "training" / "coalitions"
-    line = ("train", "--on", shaky.folder, "--coalitions", coalitions, "--algorithm", "ditto", "--rounds", 3, "--stopping", "none",
-            "--seed", 3, "--quiet", "-o", out)  # fmt: skip
+    line = ("train", "--on", shaky.folder, "--coalitions", coalitions, "--algorithm", "ditto", "--rounds", 3,
+            "--stopping", "none", "--seed", 3, "--quiet", "-o", out)  # fmt: skip
     shaky.policy(quorum=1.0)
     shaky.plan(("train", 2, "hang"))
     with background(*line) as command:
@@ -194,7 +194,8 @@ def test_nonsense_and_slowness_are_left_out_and_named(shaky: Shaky) -> None:
     shaky.policy(quorum=0.5)
     shaky.plan(("train", 1, "nan"), ("train", 2, "shape"), ("train", 3, "garbage"), ("evaluate", 3, "hang"))
     out = shaky.run / "training" / "global"
-    fedcollab("train", "--on", shaky.folder, "--coalitions", "global", "--rounds", 3, "--stopping", "none", "--seed", 3, "--quiet", "-o", out)
+    fedcollab("train", "--on", shaky.folder, "--coalitions", "global", "--rounds", 3, "--stopping", "none",
+              "--seed", 3, "--quiet", "-o", out)  # fmt: skip
     shaky.plan()
     assert {each.client for each in read(out)} == {WEST}
     why = {(each.action, each.round): (each.kind, each.why) for each in read(out)}
@@ -208,9 +209,8 @@ def test_nonsense_and_slowness_are_left_out_and_named(shaky: Shaky) -> None:
     assert why["evaluate", 3][1] == f"no answer in {DEADLINE} s"
     found = TrainingResult.load(out)
     wire = shaky.wire(Schema.load(shaky.run / "schema.json"))
-    calm: Any = train(
-        wire.part([name for name in wire.names if name != WEST]), "global", "fedavg", "mlp", rounds=3, lr=0.1, seed=3, stopping="none"
-    )
+    without = wire.part([name for name in wire.names if name != WEST])
+    calm: Any = train(without, "global", "fedavg", "mlp", rounds=3, lr=0.1, seed=3, stopping="none")
     np.testing.assert_allclose(found.models["last"], calm.models["last"], **SAME)
     assert np.isnan(found.accuracy[found.names.index(WEST)])
     fedcollab("report", shaky.run)

@@ -25,7 +25,7 @@ from fedcollab.flower.coordinator import folder
 from fedcollab.flower.protocol import PROTOCOL, version_difference
 from fedcollab.flower.silo.state_store import StateStore
 from fedcollab.silo.audit import Audit
-from fedcollab.training import TrainingResult, train
+from fedcollab.training import TrainingResult, compare, train
 from fedcollab.training.models import Network
 from fedcollab.wire import Wire
 from fedcollab.wire.action import Action, Empty, Release
@@ -79,17 +79,27 @@ def test_flower_carries_what_wire_carries(running: Running) -> None:
         assert answers[0].coalitions == answers[1].coalitions
 
         before = flower.cost.rounds, flower.messages
+        trained = {}
         for algorithm in ("fedavg", "ditto"):
-            results = [train(each, COALITIONS, algorithm, "mlp", **TRAINING) for each in (there, here)]
+            results = trained[algorithm] = [
+                train(each, COALITIONS, algorithm, "mlp", **TRAINING) for each in (there, here)
+            ]
             same_training(*results, running)
         kept = {name: StateStore(running.root / name / "state")["model"]["w"] for name in flower.names}
         for name, own in zip(flower.names, results[1].models["personal"], strict=True):
             np.testing.assert_allclose(kept[name], own, **SAME)  # Ditto's own models are equal too,
         assert "personal" not in results[0].models  # and stay at the silo
         calls = flower.cost.rounds - before[0]
-        assert calls == 2 * (TRAINING["rounds"] + 1)  # and an evaluation at the end
+        assert calls == 2 * (2 * (TRAINING["rounds"] + 1))  # rounds and a last measurement, for the folds and for good
         assert flower.messages - before[1] == 4 * calls  # one message a silo and round, whatever the coalitions
         assert flower.cost.down == wire.cost.down
+        compared = [
+            compare(each, {algorithm: pair[side] for algorithm, pair in trained.items()})
+            for side, each in enumerate((there, here))
+        ]
+        np.testing.assert_array_equal(compared[0].right, compared[1].right)  # what silos kept of Ditto's own models,
+        np.testing.assert_allclose(compared[0].spread, compared[1].spread, **SAME)  # and models that were sent to them
+        assert np.isfinite(compared[0].right).all()
 
         with pytest.raises(Paused, match="0 of 4 client\\(s\\) answered `no-such`, 4 must: `east`"):
             flower.call_all(Action("no-such", "", Release.NOTHING, lambda message, silo: {}, Empty, Empty), {})
@@ -119,11 +129,18 @@ def test_the_commands_from_distances_to_report(running: Running) -> None:
         "-o", run / "training" / "coalitions",
     )  # fmt: skip
     assert json.loads(done.stdout)["coalitions"] == json.loads((run / "collaboration.json").read_text())["coalitions"]
+    fedcollab("train", "--on", running.folder, "--coalitions", "local", *training, "-o", run / "training" / "local")
+    assert json.loads((run / "training" / "comparison.json").read_text())["models"] == [
+        "local",
+        "coalitions",
+        "majority",
+    ]
     assert Distances.load(run / "distances.json").names == ("east", "north", "south", "west")
     assert json.loads((run / "run.json").read_text())["clients"]["north"]["quantity"] == 200
     fedcollab("report", run)
     page = (run / "report.html").read_text()
     assert "north" in page
+    assert "clients clearly" in page
     wrong = fedcollab(
         "train", "--on", running.folder, "--coalitions", "local", "-o", run / "x", "--clients", run, check=False
     )

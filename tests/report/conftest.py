@@ -78,6 +78,7 @@ def make_training(names: Sequence[str], coalitions: list[list[str]], top: float)
         for name, value in zip(names, accuracy.tolist(), strict=True)
     ]
     measures = dict.fromkeys(("accuracy", "loss", "balanced_accuracy", "auc"), accuracy)
+    measures |= {"samples": np.full(len(names), 1000.0), "loss_stderr": np.full(len(names), 0.01)}
     cost = {"rounds": 4, "bytes_up": 4096, "seconds": 1.5}
     return TrainingResult(tuple(names), coalitions, measures, history=History(rows), cost=cost)
 

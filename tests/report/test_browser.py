@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 
 from fedcollab.report import write
+from fedcollab.training import TrainingResult
+
+from .conftest import make_training
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 BROWSER = next(
@@ -132,6 +135,29 @@ def test_pictures_for_people_and_accessibility(small, visit, scheme, viewport):
     assert [(rule["id"], rule["nodes"][0]["html"][:120]) for rule in found] == []
 
 
+@pytest.mark.parametrize("viewport", [DESKTOP, PHONE])
+def test_what_contradicts_the_answer_is_seen_first(run_of, visit, tmp_path, viewport):
+    """Training alone is better by ten points: that is above the answer, and the table of ways has its intervals."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed")
+    run = shutil.copytree(run_of(tuple("abcdef")), tmp_path / "run")
+    for way, top in (("local", 0.9), ("coalitions", 0.8)):
+        make_training(tuple("abcdef"), TrainingResult.load(run / "training" / way).coalitions, top).save(
+            run / "training" / way / "training.json"
+        )
+    page = visit(write(run), viewport)
+    note, headline = page.locator(".contradiction"), page.locator(".headline")
+    assert "training alone is better than these coalitions: by 10.0 points" in note.inner_text()
+    assert note.bounding_box()["y"] < headline.bounding_box()["y"] < viewport["height"]
+    table = page.locator("#training table").first.inner_text()
+    assert "80.2 ± 0.8 %" in table
+    assert "−10.0 ± 1.1" in table
+    assert "worse" in table
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "the page scrolls sideways"
+    KEPT.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=KEPT / f"contradiction-{viewport['width']}.png")
+    assert [rule["id"] for rule in axe.Axe().run(page).response["violations"]] == []
+
+
 #: words of the training table that are broken over two lines, and cells that stick out of the screen
 PROBLEMS = """() => {
   const region = document.querySelector("#training .scroll"), found = [];
@@ -188,3 +214,22 @@ def test_it_prints(small, visit):
     page.emulate_media(media="print")
     assert page.evaluate("getComputedStyle(document.body).color") == "rgb(27, 31, 36)"
     assert not page.locator("#c").is_visible()
+
+
+def test_a_thousand_clients_show_coalitions_first_and_clients_on_demand(run_of, visit):
+    names = tuple(f"client-{i:04d}" for i in range(1000))
+    page_file = write(run_of(names, stage="coalitions"))
+    assert page_file.stat().st_size < 3_000_000
+    page = visit(page_file)
+    rows = page.locator("#client-table tbody tr:not(.group)")
+    assert rows.count() == 1000
+    assert page.locator("#client-table tbody tr:not(.group):visible").count() == 0
+    page.locator("#client-table button[data-coalition]").first.click()
+    opened = page.locator("#client-table tbody tr:not(.group):visible")
+    assert 0 < opened.count() < 1000
+    assert "client-0000" in opened.first.inner_text()
+    page.fill("#find", "client-0999")
+    assert opened.count() == 1
+    page.fill("#find", "")
+    assert 0 < opened.count() < 1000
+    assert page.locator("#matrix-fixed svg").count() == 1

@@ -122,9 +122,11 @@ def test_replicates_tell_how_stable_the_answer_is(run_of, tmp_path):
 
 def test_gains_and_verdicts_after_training(run_of, tmp_path):
     text = page_of(run_of(NAMES), tmp_path)
-    assert "In coalitions, 6 of 6 clients get a better model than alone (+10.0 points on average)." in text
-    assert "With everyone together, 6 of 6 get a worse model than alone." in text
-    assert "a gains 10.0 points over training alone" in text
+    assert "In coalitions: 6 of 6 clients clearly gain against training alone, none clearly loses." in text
+    assert "On average +10.0 points (90 % interval +8.9 to +11.1): a clear gain." in text
+    assert "Everyone together: 0 of 6 clients clearly gain against training alone, 6 clearly lose." in text
+    assert "a gains 10.0 points over training alone (90.0 against 80.0; 90 % interval of the gain" in text
+    assert 'class="contradiction"' not in text
     charts = data_of(text, "charts")
     assert {"gains", "curve-1", "curve-2"} <= set(charts)
     rounds = {row["round"] for spec in charts["curve-1"]["datasets"].values() for row in spec}
@@ -175,7 +177,7 @@ def test_a_real_run(clients, tmp_path):
         fitted.train(way=way, rounds=2, lr=0.1, evaluate_every=1)
     text = page_of(tmp_path, tmp_path)
     assert "Not trained yet: with everyone." in text
-    assert "In coalitions, " in text
+    assert "In coalitions: " in text
     assert {"labels", "gains", "curve-1"} <= set(data_of(text, "charts"))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -190,3 +191,24 @@ def test_the_two_ends_are_there_too(consortium: list[ClientData]) -> None:
 def test_a_bad_C_is_found_before_anything_runs(C: object) -> None:
     with pytest.raises(InputError, match="`C`"):
         FedCollab(C=C)  # type: ignore[arg-type]
+
+
+def test_a_comparison_is_kept_and_the_same_after_an_interrupt(consortium: list[ClientData], tmp_path: Path) -> None:
+    options: Any = {"model": "logistic", "rounds": 2}
+
+    def ways(folder: Path) -> Any:
+        fitted = FedCollab(C=2.0, run_dir=folder).fit(consortium)
+        return fitted, {way: fitted.train(way=way, **options) for way in ("local", "coalitions")}
+
+    fitted, results = ways(tmp_path / "whole")
+    whole = fitted.compare(results)
+    kept = tmp_path / "whole" / "training" / "comparison.json"
+    written = kept.stat().st_mtime_ns
+    fitted.compare(results)
+    assert kept.stat().st_mtime_ns == written, "it is read back"
+    FedCollab(C=2.0, run_dir=tmp_path / "again").fit(consortium).train(way="local", **options)
+    resumed, read_back = ways(tmp_path / "again")  # new clients in memory; what was trained alone comes from its file
+    np.testing.assert_array_equal(resumed.compare(read_back).right, whole.right)
+    kept.unlink()
+    fitted.compare(dict(reversed(results.items())))
+    assert json.loads(kept.read_text())["models"] == ["coalitions", "local", "majority"]

@@ -22,7 +22,7 @@ from fedcollab.silo import audit
 from fedcollab.silo import guard as guarding
 from fedcollab.silo.audit import Audit
 from fedcollab.silo.guard import Guard
-from fedcollab.training import train
+from fedcollab.training import compare_client, train
 from fedcollab.wire import Wire
 from fedcollab.wire.action import ACTIONS, Action, Release
 from fedcollab.wire.limits import Limits, Privacy, make_limits
@@ -348,7 +348,8 @@ PROPER: dict[str, Message] = {
     "train-folds": {"setting": "{}", "round": 1, "folds": 2, "w": np.zeros((2, 3), dtype=np.float32), "train": True,
                     "coalition": ["a", "b"]},
     "evaluate": {"setting": "{}", "round": 1, "w": np.zeros(3, dtype=np.float32), "personal": False, "keep": False,
-                 "stay": False},
+                 "stay": False, "mean": False},
+    compare_client.compare.name: {"trainings": ["t"], "settings": ["{}"], "w0": np.zeros(3, dtype=np.float32)},
     "losses": {"setting": "{}", "round": 1, "models": np.zeros((2, 3), dtype=np.float32)},
     "cross-norm": {},
     "cross-open": {"head": "free", "classes": 2, "seed": 0, "folds": 2, "replicates": 0, "sizes": [10], "repeats": [1],
@@ -535,8 +536,7 @@ def test_a_private_silo_tests_no_models_and_its_fingerprint_is_its_own(clients: 
     private = kept(require_privacy=Privacy(1.0))
     schema = {"prepare": {"schema": federate(private, scale="none").schema.to_json()}}
     with pytest.raises(Paused, match=r"requires differential privacy .*'evaluate' has none"):
-        private.call("evaluate", {"a": {"setting": "{}", "round": 1, "w": np.zeros(3, dtype=np.float32),
-                                           "personal": False, "keep": False, "stay": False}})  # fmt: skip
+        private.call("evaluate", {"a": PROPER["evaluate"]})
     prints = [fingerprint({}, Silo(clients[0], dict(schema), key=key)) for key in (b"", b"one", b"two", b"one")]
     assert prints[1] == prints[3]
     assert len({entry["fingerprint"] for entry in prints}) == 3

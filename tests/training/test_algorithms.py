@@ -31,7 +31,7 @@ from fedcollab.training.algorithms import (
 from fedcollab.training.hooks import State
 
 LR = 0.1
-SMALL = {"model_options": {"widths": [8]}, "rounds": 4, "lr": 0.1, "stopping": "none", "averaging": 0.0}
+SMALL = {"model_options": {"widths": [8]}, "rounds": 4, "lr": 0.1, "stopping": "none"}
 
 
 @dataclass

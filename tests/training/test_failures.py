@@ -10,7 +10,7 @@ from fedcollab.data import ClientData
 from fedcollab.errors import FedcollabWarning, InputError, Paused
 from fedcollab.training import ALGORITHMS, Algorithm, TrainingResult, train
 
-SMALL = {"model_options": {"widths": [8]}, "rounds": 3, "lr": 0.1, "stopping": "none", "averaging": 0.0}
+SMALL = {"model_options": {"widths": [8]}, "rounds": 3, "lr": 0.1, "stopping": "none"}
 TYPES = [["a", "b", "c"], ["d", "e", "f"]]
 
 

@@ -11,7 +11,7 @@ from fedcollab.data import ClientData
 from fedcollab.training import load_model, train
 from fedcollab.wire import Wire
 
-SETTINGS: dict[str, Any] = {"rounds": 6, "lr": 0.3, "stopping": "none", "averaging": 0.0}
+SETTINGS: dict[str, Any] = {"rounds": 6, "lr": 0.3, "stopping": "none"}
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +85,7 @@ def test_kept_layers_by_hand() -> None:
         ClientData(n, np.array(x)[:, None], np.array(y), np.array(x)[:, None], np.array(y))
         for n, (x, y) in samples.items()
     ]
-    settings = {"model": "logistic", "rounds": 1, "lr": 0.5, "stopping": "none", "averaging": 0.0, "scale": "none"}
+    settings = {"model": "logistic", "rounds": 1, "lr": 0.5, "stopping": "none", "scale": "none"}
     start = train(clients, "local", **settings | {"lr": 1e-12}).models["last"][0]
     result = train(clients, "global", "own-intercept", **settings)
     steps = []

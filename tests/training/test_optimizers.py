@@ -12,7 +12,7 @@ from torch import nn
 from fedcollab.data import ClientData
 from fedcollab.training import train
 
-PLAIN: dict[str, Any] = {"model": "logistic", "batch_size": 1000, "scale": "none", "stopping": "none", "averaging": 0.0}
+PLAIN: dict[str, Any] = {"model": "logistic", "batch_size": 1000, "scale": "none", "stopping": "none"}
 
 
 @pytest.fixture(scope="module")

@@ -110,21 +110,31 @@ def test_held_out_is_the_loss_of_the_model_on_rows_outside_its_training() -> Non
 )
 def test_the_choice_is_within_the_ceiling_and_ignores_the_order_of_clients(curves: Any, rows: int) -> None:
     names = [str(n) for n in range(len(curves))]
-    measured, ceiling = dict(zip(names, curves, strict=True)), curves.shape[1] - 1
+    measured, ceiling = dict(zip(names, curves[:, :, None], strict=True)), curves.shape[1] - 1
     quantities = dict.fromkeys(names, rows)
     coalitions = [names[:1], names[1:]] if len(names) > 1 else [names]
     chosen = pick_rounds(measured, quantities, coalitions, ceiling)
-    assert all(1 <= rounds <= ceiling for rounds in chosen)
+    assert all(1 <= rounds <= ceiling for rounds, _ in chosen)
     turned = dict(reversed(measured.items()))
     assert pick_rounds(turned, quantities, [members[::-1] for members in coalitions], ceiling) == chosen
 
 
 def test_nobody_measured_means_the_ceiling() -> None:
-    assert pick_rounds({}, {"a": 3}, [["a"]], 7) == [7]
+    assert pick_rounds({}, {"a": 3}, [["a"]], 7) == [(7, 0)]
+
+
+def test_the_mean_over_rounds_is_used_where_it_is_better() -> None:
+    """While the loss falls steeply the mean lags behind and the last round's model is taken; in noise the mean is."""
+    falling = train(made(100, 0.0, "ab"), "global", model="logistic", rounds=8, lr=0.05)
+    noisy = train(made(60, 0.5, "abcdef"), "global", rounds=40, lr=0.5, batch_size=4)
+    assert (falling.averaged, noisy.averaged) == ([False], [True])
+    for kind, column in ((0.0, 0.0), (0.8, 0.8)):
+        forced = train(made(100, 0.0, "ab"), "global", model="logistic", rounds=8, lr=0.05, averaging=kind)
+        assert forced.settings["averaging"] == column
 
 
 def test_small_clients_follow_the_others_under_a_limit() -> None:
-    """A silo that sends nothing made of fewer than 20 samples is not asked; its coalition's rounds come from the rest."""
+    """A silo that sends nothing made of fewer than 20 samples is not asked; its rounds come from the others."""
 
     class Strict(Wire):
         min_samples = 20

@@ -16,7 +16,7 @@ from fedcollab.federation import federate
 from fedcollab.training import TrainingResult, train
 from fedcollab.training.history import History, line
 
-SMALL = {"model_options": {"widths": [8]}, "rounds": 3, "lr": 0.1, "stopping": "none", "averaging": 0.0}
+SMALL = {"model_options": {"widths": [8]}, "rounds": 3, "lr": 0.1, "stopping": "none"}
 TYPES = [["a", "b", "c"], ["d", "e", "f"]]
 
 

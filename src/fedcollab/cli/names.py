@@ -55,6 +55,8 @@ EXPERIMENTS = (
 )
 SCENARIOS = ("label-shift", "feature-shift", "concept-shift")
 LABEL_COUNTS = ("auto", "drawn", "set")
+OPTIMIZERS = ("sgd", "adam")
+STOPPING = ("held-out", "none")
 
 
 class Name(click.ParamType):  # type: ignore[type-arg]  # generic in recent versions of click alone

@@ -15,7 +15,7 @@ import click
 from fedcollab import coalitions, data, flower, runs, scenarios
 from fedcollab import distances as distances_of
 from fedcollab import files as artefact
-from fedcollab.cli.names import ALGORITHMS, DISTANCES, ENCODERS, LABEL_COUNTS, MODELS, Name
+from fedcollab.cli.names import ALGORITHMS, DISTANCES, ENCODERS, LABEL_COUNTS, MODELS, OPTIMIZERS, STOPPING, Name
 from fedcollab.data.own import read_columns, read_label_map
 from fedcollab.errors import InputError, number
 from fedcollab.scenarios.file import check_settings
@@ -168,10 +168,34 @@ training = several(
     click.option(
         "--model-option", multiple=True, metavar="KEY=VALUE", help="A setting of it, such as widths=[64]; repeatable."
     ),
-    click.option("--rounds", default=defaults.ROUNDS, show_default=True, help="Communication rounds."),
+    click.option("--rounds", default=defaults.ROUNDS, show_default=True, help="Communication rounds, at most."),
     click.option("--lr", default=defaults.LR, show_default=True, help="Step size of local SGD."),
     click.option("--batch-size", default=defaults.BATCH_SIZE, show_default=True, help="Batch size of local SGD."),
     click.option("--local-epochs", default=defaults.LOCAL_EPOCHS, show_default=True, help="Local epochs a round."),
+    click.option(
+        "--optimizer",
+        type=Name(OPTIMIZERS),
+        default=defaults.OPTIMIZER,
+        show_default=True,
+        help="What takes the local steps.",
+    ),
+    click.option(
+        "--weight-decay", default=defaults.WEIGHT_DECAY, show_default=True, help="By how much weights shrink a step."
+    ),
+    click.option("--keep", multiple=True, metavar="LAYER", help="A layer that stays with each client; repeatable."),
+    click.option(
+        "--averaging",
+        type=float,
+        help="Use a mean over rounds as the model, this far back; 0: the last round's.  [default: what is better on "
+        "the held-out rows]",
+    ),
+    click.option(
+        "--stopping",
+        type=Name(STOPPING),
+        default=defaults.STOPPING,
+        show_default=True,
+        help="Choose the rounds on training rows that a model has not seen, or train all rounds.",
+    ),
 )
 
 constraints = several(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fedcollab import data, distances, federation, files, metrics, runs, training
+from fedcollab import data, distances, federation, files, runs, training
 from fedcollab import report as report_of
 from fedcollab.cli import options, sources
 from fedcollab.cli.inspecting import begin_with_check, keep_check
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
     from fedcollab.data import ClientData
     from fedcollab.federation import Federation
     from fedcollab.inspection import Inspection
+    from fedcollab.report import Judgement
     from fedcollab.runs import Fitted, Run
-    from fedcollab.training import TrainingResult
     from fedcollab.wire import Runtime
 
 
@@ -77,7 +78,7 @@ def run(
     target = out
     check_settings(settings)
     checked = begin_with_check(found, brought, settings, quiet=as_json)
-    fitted, results = all_stages(
+    fitted, judgement = all_stages(
         found, value, settings, lambda: runs.Run.start(target, asked, fresh=fresh), quiet=quiet or as_json
     )
     keep_check(checked, out)
@@ -85,9 +86,9 @@ def run(
     if "own" in brought:
         sources.remember(runs.Run(out), brought["own"].clients)
     if as_json:
-        options.print_json(summary(fitted, results, page, checked))
+        options.print_json(summary(fitted, judgement, page, checked))
     else:
-        report_of.show_run(fitted, results, page, next_command=f"fedcollab explain {out}")
+        report_of.show_run(fitted, judgement, page, next_command=f"fedcollab explain {out}")
 
 
 @click.command(
@@ -210,10 +211,11 @@ def train(
             settings |= {key: value for key, value in own.items() if value}
             made = {"settings": settings, "inputs": {"coalitions": groups}}
             result = training.train(present, groups, run_dir=out, progress=progress, made=made, **settings)
+        judgement = compared_in_run(out, present)
     if as_json:
         options.print_json(options.read_json(out / "training.json"))
     else:
-        report_of.show_training(result, out)
+        report_of.show_training(result, out, judgement)
 
 
 @click.command(epilog="Example:  fedcollab report runs/demo")
@@ -250,14 +252,16 @@ def check_settings(settings: Mapping[str, Any]) -> None:
     training.make_algorithm(settings["algorithm"], settings.get("algorithm_options"))
     choose("model", settings["model"], {"auto": None, **training.MODELS})
     number("lr", settings["lr"], above=0)
+    number("weight_decay", settings.get("weight_decay", 0.0), at_least=0)
+    number("averaging", settings.get("averaging") or 0.0, at_least=0, at_most=0.99)
     for option in ("rounds", "batch_size", "local_epochs"):
         number(option, settings[option], at_least=1, whole=True)
 
 
 def all_stages(
     clients: Sequence[ClientData], C: float | str, settings: Mapping[str, Any], start: Callable[[], Run], *, quiet: bool
-) -> tuple[Fitted, dict[str, TrainingResult]]:
-    """Fit, then train alone, with everyone, and in the coalitions.
+) -> tuple[Fitted, Judgement]:
+    """Fit, then train alone, with everyone, and in the coalitions, and compare.
 
     Parameters
     ----------
@@ -274,8 +278,8 @@ def all_stages(
 
     Returns
     -------
-    tuple of (Fitted, dict of TrainingResult)
-        The answer before training, and the results by way of training.
+    tuple of (Fitted, Judgement)
+        The answer before training, and what the trainings mean.
     """
     check_settings(settings)
     pipeline = runs.FedCollab(
@@ -289,12 +293,39 @@ def all_stages(
     )
     prepared = pipeline.prepare(clients)
     fitted = replace(pipeline, run_dir=start()).fit(prepared)
-    asked = {key: settings[key] for key in ("rounds", "lr", "batch_size", "local_epochs")}
+    keys = ("rounds", "lr", "batch_size", "local_epochs", "optimizer", "weight_decay", "averaging", "stopping")
+    asked = {key: settings[key] for key in keys if key in settings}
     chosen = {"algorithm": settings["algorithm"], "options": settings.get("algorithm_options")}
+    chosen["keep"] = list(settings.get("keep", ()))
     results = {}
     for way in runs.WAYS:
         results[way] = fitted.train(way=way, **asked, **({} if way == "local" else chosen))
-    return fitted, results
+    return fitted, report_of.Judgement.of(results, fitted.compare(results), fitted.distances.names)
+
+
+def compared_in_run(out: Path, present: Federation) -> Judgement | None:
+    """Compare a training with the others of its run on the same test samples.
+
+    Parameters
+    ----------
+    out : Path
+        The folder of the training.
+    present : Federation
+        The clients.
+
+    Returns
+    -------
+    Judgement or None
+        None if the folder is not that of a run's training, or there is no other training to compare with.
+    """
+    run = runs.Run(out.parent.parent)
+    if out.parent.name != "training" or out.name not in runs.WAYS or not run.has("distances.json"):
+        return None
+    schema = json.loads(present.schema.to_json())
+    results = {way: result for way, result in run.results().items() if result.schema == schema}
+    if len(results) < 2 or out.name not in results:
+        return None
+    return report_of.Judgement.of(results, runs.keep_comparison(run, present, results), present.names)
 
 
 def _limited(constraints: Mapping[str, Any]) -> dict[str, Any]:
@@ -339,40 +370,30 @@ def with_defaults(settings: dict[str, Any], brought: dict[str, Any]) -> dict[str
     return merged
 
 
-def summary(
-    fitted: Fitted, results: dict[str, TrainingResult], page: Path, checked: Inspection | None = None
-) -> dict[str, Any]:
-    """Return the answer and what it gained as plain values, for JSON.
+def summary(fitted: Fitted, judgement: Judgement, page: Path, checked: Inspection | None = None) -> dict[str, Any]:
+    """Return the answer and what it gained as plain values, for JSON; what contradicts the answer comes first.
 
     Parameters
     ----------
     fitted : Fitted
         The answer before training.
-    results : dict of TrainingResult
-        The results of training, by way of training.
+    judgement : Judgement
+        What the trainings mean.
     page : Path
         The report.
     checked : Inspection, optional
         What the data check found.
     """
-    local = results["local"].reported
     collaboration = fitted.collaboration
     return {
+        "contradictions": judgement.contradictions(),
         "coalitions": collaboration.coalitions,
         "C": collaboration.C,
         "objective": collaboration.objective,
         "lower_bound": collaboration.lower_bound,
         "optimal": collaboration.optimal,
         "clients": list(fitted.distances.names),
-        "results": {
-            way: {
-                "accuracy": result.reported,
-                "mean_accuracy": float(result.reported.mean()),
-                "ipr": None if way == "local" else metrics.ipr(result.reported, local),
-                "rsd": None if way == "local" else metrics.rsd(result.reported, local),
-            }
-            for way, result in results.items()
-        },
+        **judgement.figures(),
         "report": str(page),
         "findings": [] if checked is None else checked.as_dict()["findings"],
     }

@@ -10,3 +10,4 @@ from .stability import rationality as rationality
 from .stability import stability as stability
 from .tables import read_matrix as read_matrix
 from .tables import read_quantities as read_quantities
+from .weights import personal_weights as personal_weights

@@ -36,7 +36,7 @@ class Choice:
         return self.generalisation + self.shift
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return the content as plain values that can be written as JSON."""
         return {
             "kind": self.kind,
             "coalition": self.coalition,
@@ -77,7 +77,7 @@ class Explanation:
         return min([self.now, *choices], key=lambda choice: choice.bound)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return the content as plain values that can be written as JSON."""
         return {
             "client": self.client,
             "quantity": self.quantity,

@@ -38,26 +38,14 @@ from numpy.typing import ArrayLike
 from fedcollab.coalitions.constraints import read_constraints
 from fedcollab.coalitions.evidence import evidence
 from fedcollab.coalitions.inputs import Inputs, Labels, read_inputs
-from fedcollab.coalitions.solver.exact import LISTED, SMALL, WIDEST, prove
+from fedcollab.coalitions.solver.envelope import Line, Tracer
 from fedcollab.coalitions.solver.feasible import refuse_impossible
 from fedcollab.coalitions.solver.instance import Instance, build_instance
-from fedcollab.coalitions.solver.levels import polish, score, search_best, search_levels
-from fedcollab.coalitions.solver.local import best_of, unique
-from fedcollab.coalitions.solver.merge import merge_tree
-from fedcollab.coalitions.solver.moves import descend
-from fedcollab.coalitions.solver.prices import Masks
-from fedcollab.coalitions.solver.subsets import subset_lines
 from fedcollab.errors import InputError, number
 from fedcollab.files import inside, read_json, write_json
 
 #: clients that a path is drawn for
 MOST = 1000
-#: corners that a path may have
-CORNERS = 500
-#: partial coalitions that the proof of one corner may visit
-BUDGET = 30_000
-#: trees that partitions of the path are taken from, by C over the middle of the limits
-TREES = (1 / 27, 1 / 9, 1 / 3, 1.0)
 #: how often a better partition at the suggested C may change the path
 CHALLENGES = 4
 #: share of the widest segment's width that a finer one with evidence needs
@@ -83,7 +71,7 @@ class Segment:
 
     @property
     def objective(self) -> float:
-        """L at this segment's `C`."""
+        """The objective of this partition at the segment's own `C`."""
         return self.at(self.C)
 
     def at(self, C: float) -> float:
@@ -91,7 +79,7 @@ class Segment:
         return self.slope * C + self.intercept
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON; an open end is None."""
+        """Return the content as plain values that can be written as JSON; an open end is None."""
         return {
             "c_low": self.c_low,
             "c_high": None if self.c_high == np.inf else self.c_high,
@@ -141,7 +129,7 @@ class CPath(Sequence[Segment]):
         return min((widest, *finer), key=lambda part: part.c_low)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return the content as plain values that can be written as JSON."""
         return {
             "suggested": self.segments.index(self.suggested),
             "suggested_C": self.suggested.C,
@@ -253,8 +241,7 @@ def c_path(
         raise InputError(f"`distances` holds {len(inputs.quantities)} clients; a path is drawn for at most {MOST}")
     instance = build_instance(inputs, constraints, 1.0)
     limits = natural_limits(inputs, getattr(distances, "stderr", None))
-    middle = float(np.sqrt(limits[0] * limits[1]))
-    tracer = _Tracer(instance, restarts, int(number("seed", seed, whole=True)), constraints.any, middle)
+    tracer = Tracer(instance, restarts, int(number("seed", seed, whole=True)), constraints.any, limits)
     if tracer.impossible:
         refuse_impossible(inputs, constraints)
     known: dict[bytes, float | None] = {}
@@ -302,162 +289,19 @@ def natural_limits(inputs: Inputs, stderr: ArrayLike | None = None) -> tuple[flo
 def _segment(
     instance: Instance,
     inputs: Inputs,
-    labels: Labels,
+    line: Line,
     low: float,
     high: float,
     proven: bool,
     limits: tuple[float, float],
 ) -> Segment:
-    assignment = instance.to_clients(labels)
+    """Return a line of the envelope as a segment of the path, with its C and the clients by name."""
+    assignment = instance.to_clients(line.labels)
     groups: list[list[Any]] = [[] for _ in range(int(assignment.max()) + 1)]
     for client, label in enumerate(assignment):
         groups[label].append(inputs.label(client))
-    slope, intercept = instance.lines(labels)
     inner = max(low, limits[0]), min(high, limits[1])
     if inner[1] <= inner[0]:  # outside the limits: its own middle, one octave from an open end
         inner = (low if low > 0 else high / 4, high if high < np.inf else low * 4)
-    return Segment(low, high, assignment, groups, slope, intercept, proven, float(np.sqrt(inner[0] * inner[1])))
-
-
-class _Tracer:
-    """Finds the lines of the envelope and which of its corners are proven."""
-
-    def __init__(self, instance: Instance, restarts: int, seed: int, constrained: bool, middle: float) -> None:
-        self.instance, self.restarts, self.seed = instance, restarts, seed
-        self.lists = subset_lines(instance) if instance.count <= LISTED else None
-        self.masks: list[Masks] = []
-        self.found: list[Labels] = []
-        self.lines: list[tuple[float, float]] = []  # of those found, as far as they were needed
-        self.corners: dict[float, bool] = {}
-        self.impossible = False
-        few = instance.count <= LISTED
-        self.trees = [] if few else [merge_tree(instance.at(middle * factor)) for factor in TREES]
-        self.ends = self._ends(constrained)
-        if not self.impossible:
-            self._explore(*self.ends)
-
-    def challenge(self, C: float) -> bool:
-        """Search at one C from scratch; return whether that beats the path, which is then traced again."""
-        instance = self.instance.at(C)
-        if self.lists is not None or instance.count < 2:
-            return False
-        return self._take(C, search_best(instance, "auto", self.restarts, self.seed))
-
-    def prove(self, corners: list[float]) -> bool:
-        """Prove corners until one fails; return whether that found something better: the path is then traced again."""
-        if self.lists is not None or self.instance.count > WIDEST:
-            return False
-        for C in corners:
-            if C in (0.0, np.inf) or self._proven(C):
-                continue
-            proof = prove(self.instance.at(C), self._known(C), BUDGET)
-            if proof.labels is not None and self._take(C, proof.labels):
-                return True
-            if not proof.optimal:
-                return False
-            self.corners[C] = True
-        return False
-
-    def _take(self, C: float, labels: Labels) -> bool:
-        """Add a partition if it is better at this C than all others, and trace the path again around it."""
-        instance = self.instance.at(C)
-        known = instance.value(self._known(C))
-        if not instance.admits(labels) or not instance.value(labels) < known * (1 - 1e-10):
-            return False
-        before = [part for part, low, high, _ in self.envelope() if low <= C <= high]
-        self.found.append(labels)
-        self._explore(before[0], labels)
-        self._explore(labels, before[-1])
-        return True
-
-    def _ends(self, constrained: bool) -> tuple[Labels, Labels]:
-        """Return the partitions for C = 0 and C = infinity: known, or solved for where constraints are in the way."""
-        count = self.instance.count
-        if not constrained:
-            self.ends_proven = True
-            self.found = [np.arange(count), np.zeros(count, dtype=np.int64)]
-            return self.found[0], self.found[1]
-        large = 1e6 * float(np.sqrt(self.instance.masses.sum()))
-        solved = []
-        for C in (0.0, large):
-            start = np.arange(count) if self.lists is not None else search_levels(self.instance.at(C), 3, self.seed)
-            solved.append(self._best(C, [start]))
-            self.found.append(solved[-1][0])
-        self.ends_proven = all(proven for _, proven in solved)
-        return solved[0][0], solved[1][0]
-
-    def _best(self, C: float, starts: list[Labels]) -> tuple[Labels, bool]:
-        """Return the best partition at one C, from neighbours on the path and from trees, and whether it is proven."""
-        instance = self.instance.at(C)
-        if self.lists is not None:
-            known = best_of(instance, [*self.found, *starts])
-            if instance.count > SMALL:
-                known = best_of(instance, [known, *(descend(instance, start) for start in starts)])
-            proof = prove(instance, known, BUDGET, self.lists, self.masks)
-            self.impossible |= proof.labels is None
-            return known if proof.labels is None else proof.labels, proof.optimal
-        grown = sorted((tree.best(instance) for tree in self.trees), key=lambda each: score(instance, each))
-        finer = [min((tree.best(instance.at(C / 2)) for tree in self.trees), key=lambda each: score(instance, each))]
-        moved = [polish(instance, start, finer) for start in unique([*starts, *grown[:2]])]
-        labels = min(moved, key=lambda each: score(instance, each))
-        labels = best_of(instance, [labels, self._known(C)])
-        self.impossible |= not instance.admits(labels)
-        return labels, False
-
-    def _known(self, C: float) -> Labels:
-        """Return the best partition at one C of those found so far."""
-        self.lines += [self.instance.lines(each) for each in self.found[len(self.lines) :]]
-        return min(zip(self.lines, self.found, strict=True), key=lambda x: x[0][0] * C + x[0][1])[1]
-
-    def _explore(self, left: Labels, right: Labels) -> None:
-        """Find the corners between two partitions of the path."""
-        waiting = [(left, right)]
-        while waiting and len(self.corners) < CORNERS:
-            left, right = waiting.pop()
-            (a, b), (c, d) = self.instance.lines(left), self.instance.lines(right)
-            if a - c <= 1e-12 * a or d - b <= 1e-12 * max(d, 1e-300):
-                continue
-            corner = (d - b) / (a - c)
-            best, proven = self._best(corner, [left, right])
-            slope, intercept = self.instance.lines(best)
-            here = a * corner + b
-            if slope * corner + intercept >= here - 1e-10 * here:
-                self.corners[corner] = proven
-            else:
-                self.found.append(best)
-                waiting += [(left, best), (best, right)]
-
-    def envelope(self) -> Iterator[tuple[Labels, float, float, bool]]:
-        """Partitions on the lower envelope with their interval, from C = 0 to infinity."""
-        lines = sorted(((*self.instance.lines(p), tuple(p.tolist())) for p in self.found), key=lambda x: (-x[0], x[1]))
-        kept: list[tuple[float, float, tuple[int, ...]]] = []
-        starts: list[float] = []
-        for line in lines:
-            start = 0.0
-            while kept:
-                a, b, _ = kept[-1]
-                gain = a - line[0]
-                if gain <= 1e-12 * a:
-                    if line[1] >= b:
-                        break
-                    start = 0.0
-                else:
-                    start = max(0.0, (line[1] - b) / gain)
-                if start > starts[-1] * (1 + 1e-12) and start > 0:
-                    break
-                kept.pop()
-                starts.pop()
-            else:
-                start = 0.0
-            if not kept or line[0] < kept[-1][0] * (1 - 1e-12):
-                kept.append(line)
-                starts.append(start)
-        ends = [*starts[1:], np.inf]
-        for (_, _, labels), low, high in zip(kept, starts, ends, strict=True):
-            proven = all(self._proven(C) for C in (low, high))
-            yield np.array(labels), low, high, proven
-
-    def _proven(self, C: float) -> bool:
-        if C in (0.0, np.inf):
-            return self.ends_proven
-        return any(proven and abs(corner - C) <= 1e-9 * C for corner, proven in self.corners.items())
+    middle = float(np.sqrt(inner[0] * inner[1]))
+    return Segment(low, high, assignment, groups, line.slope, line.intercept, proven, middle)

@@ -53,11 +53,11 @@ class Placement:
 
     @property
     def best(self) -> Choice:
-        """The choice that was made."""
+        """The choice that raises the objective least: the one that was made."""
         return self.choices[-1 if self.coalition is None else self.coalition]
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return the content as plain values that can be written as JSON."""
         return {
             "client": self.client,
             "quantity": self.quantity,

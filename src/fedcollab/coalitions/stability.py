@@ -38,7 +38,7 @@ class Stability:
     replicates: int
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return the content as plain values that can be written as JSON."""
         return {
             "replicates": self.replicates,
             "names": list(self.names),

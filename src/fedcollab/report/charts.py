@@ -384,7 +384,7 @@ def label_mix(rows: Rows, count: int, labels: Sequence[str]) -> Chart:
 
 
 def gains(rows: Rows, count: int) -> Chart:
-    """Draw each client's accuracy trained alone, with everyone, and in its coalition.
+    """Draw each client's accuracy trained alone, with everyone, and in its coalition, with intervals side by side.
 
     Parameters
     ----------
@@ -393,15 +393,18 @@ def gains(rows: Rows, count: int) -> Chart:
     count : int
         How many clients there are.
     """
-    base = alt.Chart(alt.InlineData(values=rows)).encode(x=_client_axis(count))
     ways = [way for way in theme.COLOURS if any(row["way"] == way for row in rows)]
-    reach = base.mark_rule(opacity=0.35).encode(
-        y=alt.Y("min(accuracy):Q", title="Test accuracy", axis=alt.Axis(format=".0%"), scale=alt.Scale(zero=False)),
-        y2="max(accuracy):Q",
+    base = alt.Chart(alt.InlineData(values=rows)).encode(
+        x=_client_axis(count), xOffset=alt.XOffset("way:N", scale=alt.Scale(domain=ways, paddingOuter=0.3))
+    )
+    spread = base.mark_rule(opacity=0.55).encode(
+        y=alt.Y("low:Q", title="Test accuracy", axis=alt.Axis(format=".0%"), scale=alt.Scale(zero=False)),
+        y2="high:Q",
+        color=_way_colour(ways),
     )
     shape = {"alone": "circle", "everyone together": "cross", "in coalitions": "diamond"}
-    points = base.mark_point(filled=True, opacity=1, size=70 if count <= NAMED else 30).encode(
-        y=alt.Y("accuracy:Q", scale=alt.Scale(zero=False)),
+    points = base.mark_point(filled=True, opacity=1, size=60 if count <= NAMED else 20).encode(
+        y=alt.Y("accuracy:Q", title="Test accuracy", axis=alt.Axis(format=".0%"), scale=alt.Scale(zero=False)),
         color=_way_colour(ways),
         shape=alt.Shape(
             "way:N", scale=alt.Scale(domain=ways, range=[shape[way] for way in ways]), legend=alt.Legend(title=None)
@@ -410,9 +413,10 @@ def gains(rows: Rows, count: int) -> Chart:
             alt.Tooltip("name:N", title="Client"),
             alt.Tooltip("way:N", title="Trained"),
             alt.Tooltip("accuracy:Q", title="Accuracy", format=".1%"),
+            *([alt.Tooltip(end, format=".1%") for end in ("low:Q", "high:Q")] if "low" in rows[0] else []),
         ],
     )
-    return alt.layer(reach, points)
+    return alt.layer(*([spread] if any("low" in row for row in rows) else []), points)
 
 
 def curves(rows: Rows, domain: Sequence[float], *, legend: bool = True) -> Chart:

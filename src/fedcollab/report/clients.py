@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from fedcollab.coalitions import Stability, stability
 from fedcollab.coalitions.explain import more_in_words
-from fedcollab.report.words import figure
+from fedcollab.report.words import figure, signed
+from fedcollab.uncertainty import BETTER, UNCLEAR, UNKNOWN, WORSE, Estimate
 
 if TYPE_CHECKING:
     from fedcollab.coalitions import Collaboration
@@ -47,8 +48,10 @@ class ClientRow:
         What that alternative adds to the objective.
     sure : float, optional
         How often resampled distances give it the same partners.
-    accuracy_alone, accuracy, accuracy_everyone : float, optional
-        Its measured accuracy alone, in its coalition, and with everyone.
+    accuracy_alone, accuracy : float, optional
+        Its measured accuracy alone and in its coalition.
+    measured : Estimate, optional
+        How much better its measured accuracy is than alone, and how sure that is.
     """
 
     name: str
@@ -63,7 +66,7 @@ class ClientRow:
     sure: float | None = None
     accuracy_alone: float | None = None
     accuracy: float | None = None
-    accuracy_everyone: float | None = None
+    measured: Estimate | None = None
 
     @property
     def change(self) -> float:
@@ -76,6 +79,16 @@ class ClientRow:
         if self.accuracy is None or self.accuracy_alone is None:
             return None
         return self.accuracy - self.accuracy_alone
+
+    @property
+    def gain_words(self) -> str:
+        """The interval of the gain and what it says, in words; empty where it is not known."""
+        if self.measured is None or self.measured.verdict == UNKNOWN:
+            return ""
+        clear = {BETTER: "clearly better", WORSE: "clearly worse"}.get(self.measured.verdict, UNCLEAR)
+        if self.measured.low == self.measured.high:
+            return "the same model"
+        return f"{signed(self.measured.low)} to {signed(self.measured.high)}: {clear}"
 
 
 def steadiness(run: RunContents) -> Stability | None:
@@ -92,7 +105,9 @@ def client_rows(run: RunContents, stable: Stability | None = None) -> list[Clien
     collaboration = run.collaboration
     if collaboration is None:
         return []
-    measured = {way: run.accuracy(way) for way in ("local", "coalitions", "global")}
+    measured = {way: run.accuracy(way) for way in ("local", "coalitions")}
+    both = run.judgement is not None and set(measured) <= set(run.results)
+    gains = run.judgement.gain("coalitions") if both and run.judgement is not None else None
     rows = []
     for client in np.argsort(collaboration.assignment, kind="stable").tolist():
         explanation = explain(collaboration, client)
@@ -112,7 +127,7 @@ def client_rows(run: RunContents, stable: Stability | None = None) -> list[Clien
                 margin=0.0 if choice is None else extra(choice, explanation),
                 accuracy_alone=known["local"],
                 accuracy=known["coalitions"],
-                accuracy_everyone=known["global"],
+                measured=None if gains is None else gains[client],
             )
         )
     return rows

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedcollab import files as artefact
+from fedcollab.distances import Distances
 
 if TYPE_CHECKING:
     from fedcollab.report.run import RunContents
@@ -30,8 +32,39 @@ HALF = 1.645
 SHARES = 6000
 #: a table of all distances is given up to this many clients
 TABLE = 24
+#: beyond this many clients the page shows distances between coalitions, so many of the largest at most
+PAIRS, COALITIONS = 300, 40
 #: bins of the histogram of distances
 BINS = 25
+
+
+def many_clients(run: RunContents) -> bool:
+    """Return whether there are too many clients to draw each pair: the page then shows coalitions first."""
+    return run.collaboration is not None and len(run.names) > PAIRS
+
+
+def between_coalitions(distances: Distances, labels: NDArray[np.int64]) -> Distances:
+    """Return the mean distance between the largest coalitions, as distances of coalitions.
+
+    Parameters
+    ----------
+    distances : Distances
+        The distances of the clients.
+    labels : array of int
+        Each client's coalition, 0..K-1.
+    """
+    sizes = np.bincount(labels)
+    largest = np.sort(np.argsort(-sizes, kind="stable")[:COALITIONS])
+    member = (labels == largest[:, None]).astype(np.float64)
+    known = distances.observed & ~np.eye(len(labels), dtype=bool)
+    pairs = member @ known @ member.T
+    sums = member @ np.where(known, distances.matrix, 0.0) @ member.T
+    mean = np.divide(sums, pairs, out=np.full_like(sums, np.nan), where=pairs > 0)
+    mean = (mean + mean.T) / 2  # equal up to rounding
+    np.fill_diagonal(mean, 0.0)
+    names = tuple(f"{label + 1} ({sizes[label]} clients)" for label in largest.tolist())
+    masses = np.bincount(labels, weights=distances.quantities)[largest]
+    return Distances(mean, names, masses.astype(np.int64), method=distances.method)
 
 
 def distance_words(run: RunContents) -> dict[str, Any]:
@@ -39,15 +72,16 @@ def distance_words(run: RunContents) -> dict[str, Any]:
     distances = run.distances
     matrix, names = distances.matrix, run.names
     count = len(names)
-    pairs = [(i, j) for i in range(count) for j in range(i + 1, count) if distances.observed[i, j]]
+    pairs = np.argwhere(np.triu(distances.observed, 1))
+    values = matrix[tuple(pairs.T)]
     facts = encoder_facts(run)
-    if pairs:
-        near, far = (choose(pairs, key=lambda pair: matrix[pair]) for choose in (min, max))
+    if len(pairs):
+        near, far = (tuple(pairs[at].tolist()) for at in (values.argmin(), values.argmax()))
         for word, pair in (("Most alike", near), ("Most different", far)):
             sure = "" if distances.stderr is None else f" ± {HALF * distances.stderr[pair]:.2f}"
             facts.append(f"{word}: {names[pair[0]]} and {names[pair[1]]} ({matrix[pair]:.2f}{sure}).")
-    if distances.stderr is not None and pairs:
-        typical = float(np.median([distances.stderr[pair] for pair in pairs]))
+    if distances.stderr is not None and len(pairs):
+        typical = float(np.median(distances.stderr[tuple(pairs.T)]))
         facts.append(
             f"A typical distance is known to ± {HALF * typical:.2f} (90 % interval). Small clients are less certain."
         )
@@ -61,16 +95,23 @@ def distance_words(run: RunContents) -> dict[str, Any]:
         "how": HOW.get(distances.method, TELL),
         "measured": distances.method != "given",
         "facts": facts,
-        "caption": (
-            "How uncertain each distance is (standard error), sorted by coalition. Dark: less sure. Hover for figures."
-            if run.path is not None
-            else "Distance between every two clients. Bright: alike. Dark: different. Hover for the figures."
-        ),
+        "caption": _caption(run),
         "spread": "How the distances are spread." + PARTED * (run.collaboration is not None),
         "labels": "Which labels each client has. Clients with the same columns see the same kind of cases.",
         "has_error": distances.stderr is not None,
         "table": _distance_table(run) if count <= TABLE else [],
     }
+
+
+def _caption(run: RunContents) -> str:
+    """Return what stands below the matrix of the section."""
+    if many_clients(run):
+        return "Average distance between every two of the largest coalitions. Dark: different. Hover for the figures."
+    if run.path is not None:
+        return (
+            "How uncertain each distance is (standard error), sorted by coalition. Dark: less sure. Hover for figures."
+        )
+    return "Distance between every two clients. Bright: alike. Dark: different. Hover for the figures."
 
 
 def encoder_facts(run: RunContents) -> list[str]:

@@ -15,7 +15,7 @@ from fedcollab import __version__
 from fedcollab.report import charts, theme, trained
 from fedcollab.report.answer import answer
 from fedcollab.report.clients import client_rows, steadiness
-from fedcollab.report.differences import distance_words
+from fedcollab.report.differences import distance_words, many_clients
 from fedcollab.report.facts import cost_facts, next_commands, setting_facts
 from fedcollab.report.findings import finding_rows, separates
 from fedcollab.report.pictures import pictures
@@ -44,6 +44,7 @@ def render(run: RunContents) -> str:
     rows = client_rows(run, stable)
     specs = _specs(run, moved)
     results = _trained(run)
+    crowded = many_clients(run)
     quantities = run.distances.quantities
     source = run.config.get("settings", {}).get("source") or run.directory.resolve().name
     return template.render(
@@ -61,6 +62,7 @@ def render(run: RunContents) -> str:
         answer=answer(run, rows, moved, stable),
         slider=None if moved is None else _slider_words(moved),
         rows=rows,
+        crowded=crowded,
         stable=stable is not None,
         measured=any(row.gain is not None for row in rows),
         trained=results,
@@ -72,6 +74,7 @@ def render(run: RunContents) -> str:
         command=run.config.get("command"),
         facts=[("Settings", setting_facts(run)), ("Communication and versions", cost_facts(run))],
         absent=words(run.absences),
+        contradictions=[] if run.judgement is None else run.judgement.contradictions(),
         figure=figure,
         percent=_percent,
         points=_points,
@@ -79,8 +82,8 @@ def render(run: RunContents) -> str:
             {
                 "names": list(run.names),
                 "quantities": quantities.tolist(),
-                "distance": packed(np.where(run.distances.observed, run.distances.matrix, np.nan)),
-                "error": packed(run.distances.stderr),
+                "distance": None if crowded else packed(np.where(run.distances.observed, run.distances.matrix, np.nan)),
+                "error": None if crowded else packed(run.distances.stderr),
                 "slider": moved,
                 "blocks": [] if run.collaboration is None else charts.blocks(run.collaboration.assignment),
                 "palette": len(theme.COALITIONS),
@@ -155,7 +158,7 @@ def _slider_words(moved: dict[str, Any]) -> dict[str, Any]:
 
 def _trained(run: RunContents) -> dict[str, Any] | None:
     """Return the content of the section on training, or None where nothing was trained."""
-    if not run.results:
+    if run.judgement is None:
         return None
     waiting = [
         word
@@ -164,8 +167,9 @@ def _trained(run: RunContents) -> dict[str, Any] | None:
     ]
     pictures = trained.curve_rows(run)
     return {
-        "sentence": trained.sentence(run),
-        "summary": trained.summary_rows(run),
+        "sentences": run.judgement.sentences(),
+        "remarks": run.judgement.remarks(),
+        "summary": trained.summary_rows(run.judgement),
         "pictures": [{key: p[key] for key in ("coalition", "title", "clients")} for p in pictures],
         "verdicts": trained.verdict_rows(run),
         "waiting": f"Not trained yet: {', '.join(waiting)}." if waiting else "",

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedcollab.report import charts, trained
-from fedcollab.report.differences import label_rows, quantity_rows, spread_rows
+from fedcollab.report.differences import (
+    between_coalitions,
+    label_rows,
+    many_clients,
+    quantity_rows,
+    spread_rows,
+)
 from fedcollab.report.run import RunContents
 
 if TYPE_CHECKING:
@@ -34,15 +40,19 @@ def pictures(run: RunContents, moved: dict[str, Any] | None, *, live: bool) -> d
     if moved is not None:
         start = moved["suggested"] if moved["chosen"] is None else moved["chosen"]
         made["path"] = charts.path(moved["segments"], moved["suggested"], moved["chosen"], start).properties(height=150)
+    crowded = live and many_clients(run)
     if live and moved is not None:
-        made["matrix"] = charts.matrix(run.distances, labels, live=True)
+        if not crowded:
+            made["matrix"] = charts.matrix(run.distances, labels, live=True)
         made["bounds"] = charts.bounds(None, count).properties(height=260)
         made["totals"] = charts.totals(None).properties(height=90)
     elif not live:
         made["matrix"] = charts.matrix(run.distances, labels)
         if run.collaboration is not None:
             made["bounds"] = charts.bounds(_bars(run.names, run.collaboration), count).properties(height=260)
-    if live and moved is None:
+    if crowded:
+        made["matrix-fixed"] = charts.matrix(between_coalitions(run.distances, labels))
+    elif live and moved is None:
         made["matrix-fixed"] = charts.matrix(run.distances, labels, live=True)
     elif run.distances.stderr is not None:
         made["matrix-fixed"] = charts.matrix(run.distances, labels, live=live, field="e")

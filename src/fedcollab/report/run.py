@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +15,15 @@ from fedcollab import inspection
 from fedcollab.coalitions import Collaboration, CPath
 from fedcollab.distances import Distances
 from fedcollab.inspection import Inspection
+from fedcollab.report.judgement import Judgement
+from fedcollab.runs.comparing import read_comparison
 from fedcollab.runs.run import Run
 from fedcollab.wire import absence
 from fedcollab.wire.absence import Absence
 
 if TYPE_CHECKING:
     from fedcollab.training import TrainingResult
+    from fedcollab.training.comparison import Comparison
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +48,8 @@ class RunContents:
         Who did not answer, when and why.
     inspection : Inspection or None
         What the data check found, if the run began with one.
+    comparison : Comparison or None
+        How the trainings compare on the same test samples, if that is known.
     """
 
     directory: Path
@@ -54,6 +60,12 @@ class RunContents:
     results: Mapping[str, TrainingResult]
     absences: Sequence[Absence] = ()
     inspection: Inspection | None = None
+    comparison: Comparison | None = None
+
+    @cached_property
+    def judgement(self) -> Judgement | None:
+        """What the trainings mean, or None where nothing was trained."""
+        return Judgement.of(self.results, self.comparison, self.names) if self.results else None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -108,4 +120,5 @@ def read_run(directory: str | Path) -> RunContents:
         run.results(),
         absence.read(run.path),
         inspection.read_beside(run.path),
+        read_comparison(run),
     )

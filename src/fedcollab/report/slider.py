@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fedcollab.coalitions import Collaboration, CPath
 
 #: segments times clients that a page carries; beyond, the narrowest segments are left out
-MOST = 120_000
+MOST = 40_000
 #: how far beyond the outermost change of coalitions the ends of the scale are drawn
 MARGIN = 3.0
 #: shift terms are kept as whole ten-thousandths

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,10 +10,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from fedcollab import metrics
 from fedcollab.report.absent import unmeasured
-from fedcollab.report.words import answer_sentence, coalition_line, range_of_names
+from fedcollab.report.judgement import Judgement
+from fedcollab.report.words import amount, answer_sentence, coalition_line, measure, plus_minus, range_of_names, signed
 from fedcollab.runs.run import WAYS
+from fedcollab.uncertainty import LEVEL
 from fedcollab.wire import absence
 from fedcollab.wire.absence import words
 
@@ -49,15 +49,15 @@ def show_demo_start(scenario: Scenario) -> None:
     )
 
 
-def show_run(fitted: Fitted, results: Mapping[str, TrainingResult], page: Path, next_command: str) -> None:
-    """Print the coalitions, why, what was gained, and what to do next.
+def show_run(fitted: Fitted, judgement: Judgement, page: Path, next_command: str) -> None:
+    """Print what contradicts the answer, the coalitions, what was gained and how sure that is, and what to do next.
 
     Parameters
     ----------
     fitted : Fitted
         The answer before training.
-    results : mapping of TrainingResult
-        The results of training, by way of training.
+    judgement : Judgement
+        What the trainings mean.
     page : Path
         The report, in the run directory.
     next_command : str
@@ -66,52 +66,63 @@ def show_run(fitted: Fitted, results: Mapping[str, TrainingResult], page: Path, 
     shown = console()
     collaboration = fitted.collaboration
     quantities = dict(zip(fitted.distances.names, fitted.distances.quantities.tolist(), strict=True))
-    shown.print(f"\n[bold]{escape(answer_sentence(collaboration, fitted.distances.names))}[/bold]")
+    shown.print()
+    for line in judgement.contradictions():
+        shown.print(f"[bold red]Not confirmed by training.[/bold red] {escape(line)}")
+    shown.print(f"[bold]{escape(answer_sentence(collaboration, fitted.distances.names))}[/bold]")
     for number, members in enumerate(collaboration.coalitions, 1):
         shown.print(f"  {number}. {escape(coalition_line(members, quantities))}")
     shown.print()
-    shown.print(gain_table(results))
-    shown.print(escape(verdict(results)))
-    for way, result in results.items():
+    shown.print(gain_table(judgement))
+    for line in verdict(judgement):
+        shown.print(escape(line))
+    for line in judgement.remarks():
+        shown.print(f"[bold]Note[/bold]: {escape(line)}")
+    for way, result in judgement.results.items():
         for reason in result.stopped.values():
             shown.print(f"[bold]Note[/bold] ({WAYS[way]}): {escape(reason)}")
-    for line in [*unmeasured(results), *words(absence.read(page.parent))]:
+    for line in [*unmeasured(judgement.results), *words(absence.read(page.parent))]:
         shown.print(f"[bold]Note[/bold]: {escape(line)}")
     shown.print(f"\nReport:  {escape(str(page))}\nNext:    {escape(next_command)}")
 
 
-def gain_table(results: Mapping[str, TrainingResult]) -> Table:
-    """Return a table with the accuracy, IPR and RSD of every way of training."""
+def gain_table(judgement: Judgement) -> Table:
+    """Return a table with the figures of every way of training, means over clients, and the most frequent class."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("training", "accuracy", "IPR", "RSD", "worst client"):
+    for heading in ("training", "accuracy", "gain", "IPR", "RSD", "worst client", "balanced", "AUC", "log loss"):
         table.add_column(heading, justify="left" if heading == "training" else "right")
-    local = results["local"].reported
-    for way, result in results.items():
-        accuracy = result.reported
-        gains = ("", "")
-        if way != "local":
-            gains = (f"{100 * metrics.ipr(accuracy, local):.0f} %", f"{100 * metrics.rsd(accuracy, local):.1f}")
-        mean, worst = np.nanmean(accuracy), np.nanmin(accuracy)  # without those who did not answer at the end
-        row = (WAYS.get(way, way), f"{100 * mean:.1f} %", *gains, f"{100 * worst:.1f} %")
-        table.add_row(*row, style="bold" if way == "coalitions" else None)
+    figures = judgement.figures()["results"]
+    for way in judgement.results:
+        accuracy, found = judgement.accuracy(way), figures[way]
+        gains = ["", "", ""]
+        if "local" in judgement.results and way != "local":
+            gain = judgement.gain(way).average
+            gains = [f"{signed(gain.mean)}{plus_minus(gain)}", measure(found["ipr"], 100, " %", 0)]
+            gains += [measure(found["rsd"], 100, "", 1)]
+        measured = [measure(found[f"mean_{key}"], 100, " %", 1) for key in ("balanced_accuracy", "auc")]
+        table.add_row(
+            WAYS.get(way, way),
+            f"{amount(accuracy.average.mean)}{plus_minus(accuracy.average)} %",
+            *gains,
+            f"{amount(np.nanmin(accuracy.mean))} %",  # without those who did not answer at the end
+            *measured,
+            measure(found["mean_loss"], 1, "", 3),
+            style="bold" if way == "coalitions" else None,
+        )
+    if judgement.majority is not None:
+        mean = judgement.majority.average
+        table.add_row("most frequent class", f"{amount(mean.mean)}{plus_minus(mean)} %", style="dim")
     return table
 
 
-def verdict(results: Mapping[str, TrainingResult]) -> str:
-    """Say in a few sentences what the figures of `gain_table` mean."""
-    local, everyone, grouped = (results[way].reported for way in ("local", "global", "coalitions"))
-
-    def count(accuracy: np.ndarray) -> tuple[int, int, int]:
-        """Count the clients that do better than alone, equally well, and worse."""
-        return int((accuracy > local).sum()), int((accuracy == local).sum()), int((accuracy < local).sum())
-
-    _, _, worse = count(everyone)
-    better, same, lost = count(grouped)
-    return (
-        "IPR: share of clients that gain against training alone; RSD: how unequal the gains are (points).\n"
-        f"Everyone together: {worse} of {len(local)} clients get a worse model than they would have alone.\n"
-        f"In coalitions: {better} get a better one, {same} one as good, {lost} a worse one."
+def verdict(judgement: Judgement) -> list[str]:
+    """Return lines that say what the figures of `gain_table` mean."""
+    level = f"{100 * LEVEL:.0f} %"
+    key = (
+        f"Means over clients; ±: {level} interval. Gain: points over training alone; IPR: share of clients with one; "
+        "RSD: how unequal gains are."
     )
+    return [key, *judgement.sentences()]
 
 
 def show_distances(distances: Distances, next_command: str) -> None:
@@ -154,8 +165,8 @@ def show_distances(distances: Distances, next_command: str) -> None:
     shown.print(f"Next:    {escape(next_command)}")
 
 
-def show_training(result: TrainingResult, folder: Path) -> None:
-    """Print the mean accuracy of each coalition, and where the models are.
+def show_training(result: TrainingResult, folder: Path, judgement: Judgement | None = None) -> None:
+    """Print the mean accuracy of each coalition, what it gained where that is known, and where the models are.
 
     Parameters
     ----------
@@ -163,16 +174,25 @@ def show_training(result: TrainingResult, folder: Path) -> None:
         The result.
     folder : Path
         Where it was saved.
+    judgement : Judgement, optional
+        What the trainings of the run mean, where there are others to compare with.
     """
     shown = console()
-    accuracy = dict(zip(result.names, result.reported.tolist(), strict=True))
+    own = Judgement.of({"trained": result}, None, result.names)
+    for line in () if judgement is None else judgement.contradictions():
+        shown.print(f"[bold red]Not confirmed by training.[/bold red] {escape(line)}")
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("coalition")
     table.add_column("accuracy", justify="right")
     for members in result.coalitions:
-        mean = float(np.mean([accuracy[name] for name in members if np.isfinite(accuracy[name])] or [np.nan]))
-        table.add_row(escape(range_of_names(members)), f"{100 * mean:.1f} %")
+        mean = Judgement.of({"trained": result}, None, members).accuracy("trained").average
+        table.add_row(escape(range_of_names(members)), f"{amount(mean.mean)}{plus_minus(mean)} %")
     shown.print(table)
-    shown.print(
-        f"Mean accuracy {100 * np.nanmean(list(accuracy.values())):.1f} %. Models and metrics: {escape(str(folder))}"
-    )
+    mean = own.accuracy("trained").average
+    further = [f"balanced {measure(own.mean('trained', 'balanced_accuracy'), 100, ' %', 1)}"]
+    further += [f"AUC {measure(own.mean('trained', 'auc'), 100, ' %', 1)}"]
+    further += [f"log loss {measure(own.mean('trained', 'loss'), 1, '', 3)}"]
+    shown.print(f"Mean accuracy {amount(mean.mean)}{plus_minus(mean)} % ({', '.join(further)}).")
+    for line in () if judgement is None else [*judgement.sentences(), *judgement.remarks()]:
+        shown.print(escape(line))
+    shown.print(f"Models and metrics: {escape(str(folder))}")

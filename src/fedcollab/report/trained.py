@@ -1,4 +1,4 @@
-"""After training: curves per coalition, gains, IPR, RSD and a verdict per client."""
+"""After training: figures of every way with intervals, curves per coalition, and a verdict per client."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedcollab import metrics
 from fedcollab.report.run import RunContents
+from fedcollab.report.words import amount, measure, plus_minus, signed
 from fedcollab.runs.run import WAYS
+from fedcollab.uncertainty import UNKNOWN, Estimate
 
 if TYPE_CHECKING:
+    from fedcollab.report.judgement import Judgement
     from fedcollab.training import TrainingResult
 
 #: points a curve keeps
@@ -22,73 +24,69 @@ PICTURES = 8
 
 
 def gain_rows(run: RunContents, place: dict[str, int]) -> list[dict[str, Any]]:
-    """Return the accuracy of every client by every way of training, with its place on the axis."""
-    rows = []
+    """Return the accuracy of every client by every way of training, with its interval and its place on the axis."""
+    rows: list[dict[str, Any]] = []
+    if run.judgement is None:
+        return rows
     for way in run.results:
-        for name, value in zip(run.names, accuracy(run, way), strict=True):
-            if np.isfinite(value):
-                rows.append({"name": name, "place": place[name], "way": WAYS[way], "accuracy": round(float(value), 4)})
+        found = run.judgement.accuracy(way)
+        for client, name in enumerate(run.names):
+            one = found[client]
+            if not np.isfinite(one.mean):
+                continue
+            row: dict[str, Any] = {"name": name, "place": place[name], "way": WAYS[way], "accuracy": round(one.mean, 4)}
+            if np.isfinite(one.low):
+                row |= {"low": round(one.low, 4), "high": round(one.high, 4)}
+            rows.append(row)
     return rows
 
 
-def accuracy(run: RunContents, way: str) -> NDArray[np.float64]:
-    """Return each client's accuracy, NaN where it was not trained that way."""
-    values = run.accuracy(way)
-    return np.full(len(run.names), np.nan) if values is None else values
-
-
-def summary_rows(run: RunContents) -> list[dict[str, Any]]:
-    """Return mean and worst accuracy, IPR and RSD of every way of training."""
-    local = run.accuracy("local")
+def summary_rows(judgement: Judgement) -> list[dict[str, Any]]:
+    """Return the figures of every way of training, means over clients, and last those of the most frequent class."""
+    figures = judgement.figures()["results"]
     rows = []
-    for way in run.results:
-        values = accuracy(run, way)
-        both = None if local is None or way == "local" else np.isfinite(values) & np.isfinite(local)
+    for way in judgement.results:
+        accuracy, found = judgement.accuracy(way), figures[way]
+        gain = judgement.gain(way).average if "local" in judgement.results and way != "local" else None
         rows.append(
             {
                 "way": WAYS[way],
-                "mean": float(np.nanmean(values)),
-                "worst": float(np.nanmin(values)),
-                "ipr": metrics.ipr(values[both], local[both]) if both is not None and local is not None else None,
-                "rsd": metrics.rsd(values[both], local[both]) if both is not None and local is not None else None,
+                "mean": _percent(accuracy.average),
+                "gain": "–" if gain is None else f"{signed(gain.mean)}{plus_minus(gain)}",
+                "verdict": "" if gain is None or gain.verdict == UNKNOWN else gain.verdict,
+                "worst": f"{amount(np.nanmin(accuracy.mean))} %",
+                "ipr": measure(found["ipr"], 100, " %", 0, "–"),
+                "rsd": measure(found["rsd"], 100, " points", 1, "–"),
+                "balanced": measure(found["mean_balanced_accuracy"], 100, " %", 1, "–"),
+                "auc": measure(found["mean_auc"], 100, " %", 1, "–"),
+                "loss": measure(found["mean_loss"], 1, "", 3, "–"),
                 "best": way == "coalitions",
             }
         )
+    if judgement.majority is not None:
+        empty = dict.fromkeys(("gain", "worst", "ipr", "rsd", "balanced", "auc", "loss"), "–")
+        mean = _percent(judgement.majority.average)
+        rows.append({"way": "most frequent class", "mean": mean, "verdict": "", "best": False, **empty})
     return rows
+
+
+def _percent(found: Estimate) -> str:
+    """Return a mean accuracy over clients with half its interval."""
+    return f"{amount(found.mean)}{plus_minus(found)} %"
 
 
 def verdict_rows(run: RunContents) -> list[str]:
     """Return a sentence for every client that was trained both alone and in its coalition."""
     ours, local = run.accuracy("coalitions"), run.accuracy("local")
-    if ours is None or local is None:
+    if ours is None or local is None or run.judgement is None:
         return []
     both, everyone = np.isfinite(ours) & np.isfinite(local), run.accuracy("global")
     names = [name for name, known in zip(run.names, both, strict=True) if known]
-    return metrics.verdicts(names, ours[both], local[both], None if everyone is None else everyone[both])
-
-
-def sentence(run: RunContents) -> str:
-    """Say in a sentence or two what training gave."""
-    local, everyone, ours = (run.accuracy(way) for way in ("local", "global", "coalitions"))
-    count = len(run.names)
-    parts = []
-    if local is not None and ours is not None:
-        mean = 100 * float(np.nanmean(ours - local))
-        better, same, worse = (int(test.sum()) for test in (ours > local, ours == local, ours < local))
-        words = [f"{better} of {count} clients get a better model than alone"]
-        words += [f"{same} an equally good one"] if same else []
-        words += [f"{worse} a worse one"] if worse else []
-        parts.append(
-            f"In coalitions, {', '.join(words)} ({'+' if mean >= 0 else '−'}{abs(mean):.1f} points on average)."
-        )
-    if local is not None and everyone is not None:
-        worse = int((everyone < local).sum())
-        parts.append(
-            f"With everyone together, {worse} of {count} get a worse model than alone."
-            if worse
-            else "With everyone together, nobody gets a worse model than alone."
-        )
-    return " ".join(parts)
+    gain = run.judgement.gain("coalitions")
+    intervals = list(zip(gain.low[both].tolist(), gain.high[both].tolist(), strict=True))
+    return metrics.verdicts(
+        names, ours[both], local[both], None if everyone is None else everyone[both], intervals=intervals
+    )
 
 
 def curve_rows(run: RunContents) -> list[dict[str, Any]]:

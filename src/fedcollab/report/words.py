@@ -7,6 +7,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from fedcollab.uncertainty import LEVEL, Estimate
+
 if TYPE_CHECKING:
     from fedcollab.coalitions import Collaboration
 
@@ -57,6 +59,84 @@ def figure(value: float) -> str:
         return f"{value:g}"
     rounded = round(value, 2 - math.floor(math.log10(abs(value))))
     return f"{rounded:,.0f}" if abs(rounded) >= 1000 else f"{rounded:.3g}"
+
+
+def amount(share: float) -> str:
+    """Return a share or a difference of shares in percent or points, with one digit.
+
+    Examples
+    --------
+    >>> amount(0.914), amount(-0.02)
+    ('91.4', '−2.0')
+    """
+    return f"{100 * share:.1f}".replace("-", "−")
+
+
+def signed(gain: float) -> str:
+    """Return a gain in points with its sign.
+
+    Examples
+    --------
+    >>> signed(0.05), signed(-0.012), signed(0.0)
+    ('+5.0', '−1.2', '+0.0')
+    """
+    return f"{100 * gain + 0.0:+.1f}".replace("-", "−")
+
+
+def interval(gain: Estimate, *, flipped: bool = False) -> str:
+    """Return the interval of a gain in points, in words.
+
+    Parameters
+    ----------
+    gain : Estimate
+        The gain.
+    flipped : bool
+        Write it as a loss, without signs.
+
+    Examples
+    --------
+    >>> interval(Estimate(0.05, 0.01, 0.03, 0.07))
+    '90 % interval +3.0 to +7.0'
+    """
+    if math.isnan(gain.low):
+        return "how sure that is, is not known"
+    ends = (amount(-gain.high), amount(-gain.low)) if flipped else (signed(gain.low), signed(gain.high))
+    return f"{100 * LEVEL:.0f} % interval {ends[0]} to {ends[1]}"
+
+
+def measure(value: float | None, factor: float, unit: str, digits: int, missing: str = "") -> str:
+    """Return a measured figure as text.
+
+    Parameters
+    ----------
+    value : float or None
+        The figure.
+    factor : float
+        What it is multiplied by, for example 100 for percent.
+    unit : str
+        What follows it.
+    digits : int
+        How many digits are written after the point.
+    missing : str
+        The text where it is not known (None or NaN).
+
+    Examples
+    --------
+    >>> measure(0.914, 100, " %", 0), measure(None, 1, "", 3, "–")
+    ('91 %', '–')
+    """
+    return missing if value is None or math.isnan(value) else f"{factor * value:.{digits}f}{unit}"
+
+
+def plus_minus(found: Estimate) -> str:
+    """Return half the width of a symmetric interval in points, or nothing where it is not known.
+
+    Examples
+    --------
+    >>> plus_minus(Estimate(0.05, 0.01, 0.03, 0.07))
+    ' ± 2.0'
+    """
+    return "" if math.isnan(found.low) else f" ± {amount((found.high - found.low) / 2)}"
 
 
 def sureness(collaboration: Collaboration) -> str:

@@ -87,9 +87,7 @@ def train(settings: Mapping[str, Any], scratch: Scratch) -> Result:
     if method in baselines.BASELINES:
         options = settings.get("baseline_options")
         return summary(baselines.run(method, made.clients, k=settings["k"], baseline_options=options, **common))
-    return summary(
-        training.train(made.clients, settings["coalitions"], method, stopping="none", averaging=0.0, **common)
-    )
+    return summary(training.train(made.clients, settings["coalitions"], method, stopping="none", **common))
 
 
 def summary(result: training.TrainingResult) -> Result:

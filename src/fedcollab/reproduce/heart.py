@@ -298,6 +298,6 @@ def train_all(settings: Mapping[str, Any], scratch: Scratch) -> Result:
     common = {**training_settings(settings), "scale": made.scale, "evaluate_every": None}
     results = {}
     for coalitions in partitions(names):
-        result = training.train(made.clients, coalitions, "fedavg", stopping="none", averaging=0.0, **common)
+        result = training.train(made.clients, coalitions, "fedavg", stopping="none", **common)
         results[partition_name(coalitions)] = {key: rounded(result.measures[key]) for key in MEASURES}
     return {"names": names, "partitions": results}

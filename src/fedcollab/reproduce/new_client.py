@@ -103,7 +103,6 @@ def compute(settings: Mapping[str, Any], scratch: Scratch) -> Result:
             scale=made.scale,
             evaluate_every=max(1, after // 5),
             stopping="none",
-            averaging=0.0,
             run_dir=scratch.folder,
             progress=scratch.progress,
         )

@@ -27,6 +27,7 @@ from fedcollab.errors import InputError, unknown
 from fedcollab.federation import Clients, Federation, describe_clients, federate, with_client
 from fedcollab.progress import Progress, bar
 from fedcollab.runs import membership
+from fedcollab.runs.comparing import keep_comparison
 from fedcollab.runs.run import WAYS, Run
 from fedcollab.training import defaults
 
@@ -344,6 +345,24 @@ class Fitted:
                 made,
                 lambda: compute(run_dir=run.file(folder), made=made),
             )
+
+    def compare(self, results: Mapping[str, training.TrainingResult]) -> training.Comparison:
+        """Compare ways of training on the same test samples: intervals of accuracies and of gains.
+
+        Parameters
+        ----------
+        results : mapping of TrainingResult
+            What `train` returned, by way of training.
+
+        Returns
+        -------
+        Comparison
+            Kept in the run directory, where there is one.
+        """
+        run = self.settings.run
+        if run is None:
+            return training.compare(self.federation, results)
+        return keep_comparison(run, self.federation, results)
 
     def join(
         self,

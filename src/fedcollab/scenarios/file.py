@@ -19,7 +19,7 @@ from fedcollab.scenarios.registry import SCENARIOS, make
 from fedcollab.scenarios.scenario import Scenario
 
 TABLES = ("scenario", "settings")
-TEXTS = ("algorithm", "encoder", "model")
+TEXTS = ("algorithm", "encoder", "model", "stopping")
 WHOLE = ("batch_size", "local_epochs", "rounds")
 POSITIVE = ("C", "discriminator_lr", "lr")
 

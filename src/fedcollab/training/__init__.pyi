@@ -5,6 +5,9 @@ from .algorithms import register as register
 from .callbacks import Callback as Callback
 from .callbacks import MLflow as MLflow
 from .callbacks import TensorBoard as TensorBoard
+from .comparing import compare as compare
+from .comparison import MAJORITY as MAJORITY
+from .comparison import Comparison as Comparison
 from .models import MODELS as MODELS
 from .models import check_model as check_model
 from .models import name_model as name_model

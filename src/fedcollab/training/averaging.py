@@ -2,8 +2,9 @@
 
     mean_t = b_t mean_{t-1} + (1 - b_t) w_t,     b_t = min(averaging, 1 - 1 / t)
 
-Training goes on from w_t as ever. The server keeps the mean of each coalition's model under "mean"; a client keeps the mean of
-what is its own (a personal model, parameters that stay) beside the last value, under the same name with "mean " before it.
+Training goes on from w_t as ever. The server keeps the mean of each coalition's model under "mean"; a client keeps
+the mean of what is its own (a personal model, parameters that stay) beside the last value, under the same name with
+"mean " before it.
 
 Polyak, Juditsky: Acceleration of stochastic approximation by averaging. SIAM J. Control and Optimization 30, 1992.
 """

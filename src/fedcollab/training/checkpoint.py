@@ -1,8 +1,9 @@
 """Where training has come to, on disk: a coordinator that is killed goes on from there, and ends with the same models.
 
-A snapshot holds all that a round leaves behind on the server: each coalition's state, who is in which, how long
-each trains, and for whom which round counts; and, where the clients live in this process, what they keep. Everything random
-is derived from (seed, round, client), so that nothing else is needed: the resumed run equals the undisturbed one.
+A snapshot holds all that a round leaves behind on the server: each coalition's state, who is in which, how long each
+trains, and for whom which round counts; and, where the clients live in this process, what they keep. Everything
+random is derived from (seed, round, client), so that nothing else is needed: the resumed run equals the undisturbed
+one.
 
 In a real federation clients keep their own state on their own disk, that of the last round and of the one before it. A
 message says from which round to go on, so that a round may be asked for twice (`training.client`).
@@ -37,6 +38,26 @@ States = Mapping[str, Mapping[str, Message]]
 
 
 @dataclass(frozen=True, eq=False)
+class Stopping:
+    """How long each coalition trains, whether it uses the mean over rounds, and what both were chosen on.
+
+    Parameters
+    ----------
+    rounds : mapping
+        The number of rounds of each coalition; one that is not named trains as long as any.
+    means : mapping
+        Whether each coalition uses the mean over rounds; one that is not named does, if there is one.
+    curves : mapping of arrays
+        For each client that was asked, its mean loss on training rows that the models had not seen, after 0, 1, 2, ...
+        rounds: one column for each kind of model, the mean over rounds first, the last round's model last.
+    """
+
+    rounds: Mapping[int, int] = field(default_factory=dict)
+    means: Mapping[int, bool] = field(default_factory=dict)
+    curves: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
 class Snapshot:
     """All that a round leaves behind on the server.
 
@@ -50,10 +71,8 @@ class Snapshot:
         Each client's coalition, a position in `servers`.
     stopped : dict
         Coalitions whose training broke off, and why.
-    until : dict
-        How many rounds each coalition trains, where that was chosen.
-    curves : mapping of arrays
-        What that was chosen on.
+    stopping : Stopping
+        How long each coalition trains, and which of its models it uses.
     failures : list of (round, client, why)
         Every time that a client did not answer.
     seen : dict
@@ -70,8 +89,7 @@ class Snapshot:
     servers: list[State]
     assignment: dict[str, int]
     stopped: dict[int, str]
-    until: dict[int, int]
-    curves: Mapping[str, NDArray[np.float64]]
+    stopping: Stopping
     failures: list[tuple[int, str, str]]
     seen: dict[str, int]
     distances: NDArray[np.float64] | None
@@ -216,8 +234,9 @@ def _flat(snapshot: Snapshot) -> Message:
         "servers": len(snapshot.servers),
         "assignment": snapshot.assignment,
         "stopped": list(snapshot.stopped.items()),
-        "until": list(snapshot.until.items()),
-        "curves": {name: curve.tolist() for name, curve in snapshot.curves.items()},
+        "rounds": list(snapshot.stopping.rounds.items()),
+        "means": list(snapshot.stopping.means.items()),
+        "curves": {name: curve.tolist() for name, curve in snapshot.stopping.curves.items()},
         "failures": snapshot.failures,
         "seen": snapshot.seen,
         "names": names,
@@ -248,8 +267,11 @@ def _snapshot(content: Message) -> Snapshot:
         servers=servers,
         assignment={name: int(label) for name, label in content["assignment"].items()},
         stopped={int(label): why for label, why in content["stopped"]},
-        until={int(label): int(rounds) for label, rounds in content["until"]},
-        curves={name: np.array(curve) for name, curve in content["curves"].items()},
+        stopping=Stopping(
+            {int(label): int(rounds) for label, rounds in content["rounds"]},
+            {int(label): bool(mean) for label, mean in content["means"]},
+            {name: np.array(curve) for name, curve in content["curves"].items()},
+        ),
         failures=[(int(number), name, why) for number, name, why in content["failures"]],
         seen={name: int(number) for name, number in content["seen"].items()},
         distances=content.get("distances"),

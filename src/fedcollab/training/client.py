@@ -1,7 +1,8 @@
 """The client side of training: what happens at a silo when a round's message arrives. Weights and aggregates leave.
 
 `train`     one round of local training: weights in, weights out
-`evaluate`  accuracy, loss, balanced accuracy and AUC on the client's test split, of the model sent and of its own
+`evaluate`  accuracy, loss, balanced accuracy, AUC, the loss's standard error and the number of samples on the client's
+            test split, of the model sent and of its own
 `losses`    the training loss of each of several models (how IFCA's clients choose)
 
 Each is written for many clients at once; a single silo is a group of one.
@@ -10,10 +11,8 @@ Each is written for many clients at once; a single silo is a group of one.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Annotated, Any, NotRequired, TypedDict, cast
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -22,34 +21,42 @@ from torch import Tensor
 from torch.nn import functional
 
 from fedcollab import metrics
-from fedcollab.data.schema import Arrays
 from fedcollab.errors import InputError
 from fedcollab.threads import balance, in_threads
+from fedcollab.training import outcomes
 from fedcollab.training.algorithms import make_algorithm
 from fedcollab.training.averaging import add_means, split_means, use_means
+from fedcollab.training.client_side import (
+    Messages,
+    Silos,
+    algorithm_of,
+    arrays_of,
+    data_of,
+    gather,
+    guarded,
+    in_stacks,
+    is_finite,
+    keep_state,
+    kept_state,
+    lend_network,
+    line_of,
+    setting_of,
+    tensor_of,
+)
 from fedcollab.training.descend import OPTIMIZERS, Local, Setting, descend, gradient, personal, steps_of
-from fedcollab.training.hooks import Algorithm, State
+from fedcollab.training.hooks import Algorithm
 from fedcollab.training.kept import averaged_keys, first_state, with_own, withhold
-from fedcollab.training.models import Network, size_of
+from fedcollab.training.models import size_of
 from fedcollab.wire.action import Refused, Release, action, require_samples
 from fedcollab.wire.fields import FurtherArrays, Sides, Whole
 from fedcollab.wire.limits import Limits
 from fedcollab.wire.message import Message
 from fedcollab.wire.silo import Silo
 
-STACK_BYTES = 8 << 20  # weights of a stack: beyond this the caches are lost and stacking gains nothing
-STACK_CLIENTS = 64
-
 EPOCHS = 1_000  # local epochs that a client may be asked for in a round
 
 Weights = Annotated[NDArray[np.float32], Sides("P")]
-Measures = Annotated[NDArray[np.float64], Sides(4, nan=True)]
-Messages = Mapping[str, Any]
-Silos = Mapping[str, Silo]
-Tensors = dict[str, Tensor]
-
-_tensors: WeakKeyDictionary[Arrays, Tensors] = WeakKeyDictionary()
-_networks: dict[tuple[str, str], list[Network]] = {}
+Measures = Annotated[NDArray[np.float64], Sides(6, nan=True)]
 
 
 class TrainMessage(TypedDict):
@@ -99,15 +106,18 @@ class EvaluateMessage(TrainMessage):
         Send the personal model back.
     stay : bool
         Keep the model that the client would use in its own state.
+    mean : bool
+        Use the means over rounds of what the client keeps.
     """
 
     personal: bool
     keep: bool
     stay: bool
+    mean: bool
 
 
 class EvaluateReply(TypedDict):
-    """What a client answers: accuracy, loss, balanced accuracy and AUC of the model sent, and of its personal one."""
+    """What a client answers: the measures (`result.MEASURES`) of the model sent, and of its personal one."""
 
     measures: Measures
     personal_measures: NotRequired[Measures]
@@ -154,40 +164,12 @@ def train_stacked(messages: Messages, silos: Silos) -> dict[str, Message]:
     return gather(messages, in_stacks(work, steps, setting, next(iter(silos.values())).device))
 
 
-def in_stacks(
-    work: Callable[[list[str]], dict[str, Any]], steps: Mapping[str, int], setting: Setting, device: str
-) -> list[dict[str, Any]]:
-    """Do work on stacks of like length, in as many threads as cores.
-
-    Parameters
-    ----------
-    work : callable
-        Given the keys of one stack, those with most steps first; returns a result for each.
-    steps : mapping
-        How many steps each key takes.
-    setting : Setting
-        The model decides how many fit into a stack.
-    device : str
-        Where the model runs.
-
-    Returns
-    -------
-    list of dict
-        The results of each stack.
-    """
-    with lend_network(setting, device) as network:
-        limit = max(1, min(STACK_CLIENTS, STACK_BYTES // (4 * network.size))) if network.widths else 1
-    groups = [[keys[i : i + limit] for i in range(0, len(keys), limit)] for keys in balance(steps)]
-    done = in_threads(lambda stacks: [work(keys) for keys in stacks], groups)
-    return [results for share in done for results in share]
-
-
 def evaluate_stacked(messages: Messages, silos: Silos) -> dict[str, Message]:
     """Test a model at many clients, in as many threads as cores; arguments and result are those of `train_stacked`."""
     setting = setting_of(messages)
 
     def work(names: list[str]) -> dict[str, Message]:
-        return {name: _guarded(_evaluate, messages[name], silos[name], setting) for name in names}
+        return {name: guarded(_evaluate, messages[name], silos[name], setting) for name in names}
 
     return gather(messages, in_threads(work, balance(dict.fromkeys(messages, 1))))
 
@@ -197,12 +179,12 @@ def losses_stacked(messages: Messages, silos: Silos) -> dict[str, Message]:
     setting = setting_of(messages)
 
     def work(names: list[str]) -> dict[str, Message]:
-        return {name: _guarded(_losses, messages[name], silos[name], setting) for name in names}
+        return {name: guarded(_losses, messages[name], silos[name], setting) for name in names}
 
     return gather(messages, in_threads(work, balance(dict.fromkeys(messages, 1))))
 
 
-def _limit_setting(message: Any, silo: Silo, limits: Limits) -> None:
+def limit_setting(message: Any, silo: Silo, limits: Limits) -> None:
     """Refuse a setting whose model or algorithm is unknown here, does not fit the weights, or asks for too much."""
     try:
         setting = Setting(**json.loads(message["setting"]))
@@ -238,7 +220,7 @@ def limit_train(message: TrainMessage, silo: Silo, limits: Limits) -> None:
             f"{limits.min_coalition} clients, itself among them"
         )
     require_samples(len(silo.arrays.y), limits, "an update")
-    _limit_setting(message, silo, limits)
+    limit_setting(message, silo, limits)
 
 
 def _complete_or_diverged(message: TrainMessage, reply: TrainReply) -> str | None:
@@ -263,9 +245,9 @@ def train(message: Annotated[TrainMessage, FurtherArrays], silo: Silo) -> Annota
 
 @action(
     "evaluate",
-    purpose="tested a model: accuracy and loss; with `keep`, the weights of the personal model",
+    purpose="tested a model: accuracy, loss and its error; with `keep`, the weights of the personal model",
     release=Release.EXACT,
-    limit=_limit_setting,
+    limit=limit_setting,
     stacked=evaluate_stacked,
 )
 def evaluate(message: Annotated[EvaluateMessage, FurtherArrays], silo: Silo) -> EvaluateReply:
@@ -277,7 +259,7 @@ def evaluate(message: Annotated[EvaluateMessage, FurtherArrays], silo: Silo) -> 
     "losses",
     purpose="tested several models on training data: one loss a model",
     release=Release.EXACT,
-    limit=_limit_setting,
+    limit=limit_setting,
     stacked=losses_stacked,
 )
 def losses(message: LossesMessage, silo: Silo) -> LossesReply:
@@ -320,19 +302,22 @@ def _train(names: Sequence[str], messages: Messages, silos: Silos, setting: Sett
 def _evaluate(message: Message, silo: Silo, setting: Setting) -> Message:
     """Test a model, and the client's personal one if that is asked, on one client's test split."""
     algorithm = algorithm_of(setting)
-    client = _local(message, silo, algorithm, setting, mean=True)
+    client = _local(message, silo, algorithm, setting, mean=message["mean"])
     data = data_of(silo)
     with lend_network(setting, silo.device) as network:
         grad = gradient(network, setting)
-        reply: Message = {"measures": _measures(grad.logits(client.message["w"], data["x_test"]), data["y_test"])}
+        logits, least = grad.logits(client.message["w"], data["x_test"]), silo.limits.min_samples
+        reply: Message = {"measures": _measures(logits, data["y_test"], least)}
         if message["personal"]:
             own = personal(client, algorithm, network, setting, message["round"])
-            reply["personal_measures"] = _measures(grad.logits(own, data["x_test"]), data["y_test"])
+            logits = grad.logits(own, data["x_test"])
+            reply["personal_measures"] = _measures(logits, data["y_test"], least)
             if message["keep"]:
                 reply["personal"] = own.cpu().numpy()
         if message["stay"]:
             last = (own if message["personal"] else client.message["w"])[: network.parameters + network.buffers]
             silo.state["model"] = {"w": last.cpu().numpy(), "model": setting.model}
+            outcomes.keep(silo, message.get("training", ""), outcomes.of_logits(logits, data["y_test"]))
     return reply
 
 
@@ -346,9 +331,11 @@ def _losses(message: Message, silo: Silo, setting: Setting) -> Message:
     return {"losses": np.array(losses)}
 
 
-def _measures(logits: Tensor, labels: Tensor) -> NDArray[np.float64]:
-    """Return accuracy, loss, balanced accuracy and AUC, in the order of `result.MEASURES`."""
+def _measures(logits: Tensor, labels: Tensor, least: int) -> NDArray[np.float64]:
+    """Return what `result.MEASURES` names; no standard error for fewer than `least` samples."""
     truth, predicted = labels.cpu().numpy(), logits.argmax(1).cpu().numpy()
+    losses = functional.cross_entropy(logits, labels, reduction="none").double().cpu().numpy()
+    known = len(truth) >= max(2, least)
     loss = float(functional.cross_entropy(logits, labels))
     return np.array(
         [
@@ -356,36 +343,10 @@ def _measures(logits: Tensor, labels: Tensor) -> NDArray[np.float64]:
             loss,
             metrics.balanced_accuracy(truth, predicted),
             metrics.auc(truth, torch.softmax(logits, 1).cpu().numpy()),
+            losses.std(ddof=1) / np.sqrt(len(truth)) if known else np.nan,
+            len(truth),
         ]
     )
-
-
-# From messages to tensors and back.
-
-
-def setting_of(messages: Messages) -> Setting:
-    """Return the setting that the messages share."""
-    return Setting(**json.loads(next(iter(messages.values()))["setting"]))
-
-
-def algorithm_of(setting: Setting) -> Algorithm:
-    """Return the algorithm that a setting names."""
-    return make_algorithm(setting.algorithm, setting.options)[1]
-
-
-@contextmanager
-def lend_network(setting: Setting, device: str) -> Iterator[Network]:
-    """Lend a module to this thread alone: threads must not share one, because it is pointed at a client's weights."""
-    key = (setting.model, device)
-    if key not in _networks:
-        _networks.clear()
-    spare = _networks.setdefault(key, [])
-    try:
-        network = spare.pop()
-    except IndexError:
-        network = Network(setting.model, device)
-    yield network
-    spare.append(network)
 
 
 def _local(message: Message, silo: Silo, algorithm: Algorithm, setting: Setting, *, mean: bool = False) -> Local:
@@ -409,83 +370,3 @@ def _local(message: Message, silo: Silo, algorithm: Algorithm, setting: Setting,
     if mean:
         state = use_means(state, means)
     return Local(silo.name, data["x"], data["y"], with_own(sent, state, setting), state, means)
-
-
-def kept_state(silo: Silo, message: Message, slot: str = "train") -> Message | None:
-    """Return the state of the round that the message goes on from (`since`); None for a client that is new.
-
-    The last round's state is kept, and that of the round which it went on from: a round whose reply was lost, or whose
-    server was killed, can be asked for again, or passed over.
-
-    Parameters
-    ----------
-    silo : Silo
-        The client.
-    message : dict
-        What it was sent.
-    slot : str, default "train"
-        The place in the client's state.
-    """
-    states = (silo.state.get(key) for key in (slot, f"{slot}-before"))
-    wanted = message.get("since"), message.get("training")
-    return next((kept for kept in states if kept is not None and (kept["round"], kept["training"]) == wanted), None)
-
-
-def keep_state(silo: Silo, message: Message, state: Message, slot: str = "train") -> None:
-    """Keep a client's state after a round, and that of the round which it went on from; arguments as above."""
-    before = kept_state(silo, message, slot)
-    silo.state.pop(f"{slot}-before", None)
-    if before is not None and before["round"] != message["round"]:
-        silo.state[f"{slot}-before"] = before
-    silo.state[slot] = {"round": message["round"], "training": message.get("training"), **state}
-
-
-def data_of(silo: Silo) -> Tensors:
-    """Return a silo's arrays as tensors on its device, made once."""
-    arrays = silo.arrays
-    if arrays not in _tensors:
-        _tensors[arrays] = {
-            key: torch.from_numpy(getattr(arrays, key)).to(silo.device) for key in ("x", "y", "x_test", "y_test")
-        }
-    return _tensors[arrays]
-
-
-def tensor_of(value: NDArray[Any], device: str) -> Tensor:
-    """Return an array as a tensor, without a copy where the array is writeable (PyTorch has no read-only tensors)."""
-    return (torch.from_numpy(value) if value.flags.writeable else torch.tensor(value)).to(device)
-
-
-def arrays_of(values: State) -> Message:
-    """Return tensors as NumPy arrays, for a message."""
-    return {key: value.cpu().numpy() for key, value in values.items()}
-
-
-def is_finite(value: Tensor) -> bool:
-    """Return whether all values of a tensor are finite."""
-    return bool(torch.isfinite(value.sum()))
-
-
-# Failures.
-
-
-def _guarded(
-    work: Callable[[Message, Silo, Setting], Message], message: Message, silo: Silo, setting: Setting
-) -> Message:
-    """Run one client's work; return an error in one line if it fails, except for bad input, which is raised."""
-    try:
-        return work(message, silo, setting)
-    except InputError:
-        raise
-    except Exception as error:
-        return {"error": line_of(error)}
-
-
-def line_of(error: Exception) -> str:
-    """Return the type and the first line of an error."""
-    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
-
-
-def gather(messages: Messages, parts: Sequence[dict[str, Message]]) -> dict[str, Message]:
-    """Return the replies of several threads in one dict, in order of name."""
-    replies = {name: reply for part in parts for name, reply in part.items()}
-    return {name: replies[name] for name in sorted(messages)}

@@ -12,3 +12,8 @@ LR = 0.1
 BATCH_SIZE = 32
 #: passes over a client's training samples in a round
 LOCAL_EPOCHS = 1
+#: what takes a local step, and by how much weights shrink after it
+OPTIMIZER = "sgd"
+WEIGHT_DECAY = 0.0
+#: how the number of rounds is decided
+STOPPING = "held-out"

@@ -17,7 +17,6 @@ from fedcollab.training.hooks import Algorithm, State
 from fedcollab.training.models import Network
 from fedcollab.training.optimizers import Adam, Decayed
 
-
 OPTIMIZERS = ("sgd", "adam")
 
 

@@ -1,9 +1,9 @@
 """Training on all rows but some, to measure on the rest: what happens at a silo when the number of rounds is chosen.
 
-A client cuts its training rows into K folds, drawn from a digest of its own samples, so that a server cannot repeat the draw.
-For each fold there is a model that never sees it. A message carries the K models; the client measures each on the fold that
-it has not seen, trains it for a round on the others, and replies with the K models and one mean loss over all folds. Test
-rows play no part.
+A client cuts its training rows into K folds, drawn from a digest of its own samples, so that a server cannot repeat
+the draw. For each fold there is a model that never sees it. A message carries the K models; the client measures each
+on the fold that it has not seen, trains it for a round on the others, and replies with the K models and one mean loss
+over all folds. Test rows play no part.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from fedcollab.data.schema import Arrays
 from fedcollab.data.split import fold_of
 from fedcollab.errors import InputError
 from fedcollab.training.averaging import add_means, split_means, use_means
-from fedcollab.training.client import (
+from fedcollab.training.client import limit_train
+from fedcollab.training.client_side import (
     algorithm_of,
     arrays_of,
     data_of,
@@ -34,7 +35,6 @@ from fedcollab.training.client import (
     keep_state,
     kept_state,
     lend_network,
-    limit_train,
     line_of,
     setting_of,
     tensor_of,
@@ -89,7 +89,8 @@ class FoldsReply(TypedDict):
     finite : bool
         Whether loss and weights of all models are finite.
     held_out : array
-        The mean loss and the accuracy on rows that the models have not seen, over all folds.
+        The mean loss on rows that the models have not seen, over all folds: of the mean over rounds, if there is one,
+        then of the last round's models.
     w : array, optional
         The trained weights.
     diverged : str, optional
@@ -97,7 +98,7 @@ class FoldsReply(TypedDict):
     """
 
     finite: bool
-    held_out: Annotated[NDArray[np.float64], Sides(2, nan=True)]
+    held_out: Annotated[NDArray[np.float64], Sides("_", nan=True)]
     w: NotRequired[Models]
     diverged: NotRequired[str]
 
@@ -117,7 +118,7 @@ class Work:
     """One fold of one client in a round: what is trained, what is measured, what was sent, the rows to measure on."""
 
     local: Local
-    measured: Local
+    measured: list[Local]
     sent: Tensor
     part: Part
     number: int
@@ -126,10 +127,9 @@ class Work:
 
 @dataclass(frozen=True, eq=False)
 class Done:
-    """What a fold of a client left: sums over the rows that were held out, and what training gave."""
+    """What a fold of a client left: losses summed over the rows that were held out, and what training gave."""
 
-    loss: float
-    correct: int
+    losses: list[float]
     rows: int
     reply: State
     state: State
@@ -218,7 +218,7 @@ def _work(message: Message, silo: Silo, setting: Setting) -> list[Work]:
     work = []
     for fold, part in enumerate(parts_of(silo, message["folds"], setting.seed)):
         own = {key: value[fold] for key, value in sent.items()}
-        mean = own.pop("mean", own["w"])
+        mean = own.pop("mean", None)
         if kept is None:
             state = first_state(algorithm, own, setting)
             if state and "since" in message:
@@ -229,8 +229,10 @@ def _work(message: Message, silo: Silo, setting: Setting) -> list[Work]:
         state, means = split_means(state)
         name = f"{silo.name}, fold {fold}"
         local = Local(name, part.x, part.y, with_own(own, state, setting), state, means)
-        used = use_means(state, means)
-        measured = Local(name, part.x, part.y, with_own({**own, "w": mean}, used, setting), used)
+        measured = [local]
+        if mean is not None:
+            used = use_means(state, means)
+            measured = [Local(name, part.x, part.y, with_own({**own, "w": mean}, used, setting), used), local]
         work.append(Work(local, measured, own["w"], part, message["round"], message["train"]))
     return work
 
@@ -250,7 +252,7 @@ def _measure_and_train(jobs: Mapping[str, Work], setting: Setting, device: str) 
     except InputError:
         raise
     except Exception as error:  # as in training: the clients of this stack fail, the others go on
-        return {key: Done(0.0, 0, 0, {}, {}, error=line_of(error)) for key in jobs}
+        return {key: Done([], 0, {}, {}, error=line_of(error)) for key in jobs}
     for key, reply, state, loss in zip(trained, replies, states, losses, strict=True):
         job = jobs[key]
         withhold(reply, state, job.sent, setting)
@@ -261,15 +263,15 @@ def _measure_and_train(jobs: Mapping[str, Work], setting: Setting, device: str) 
 
 
 def _measure(job: Work, algorithm: Algorithm, network: Network, setting: Setting) -> Done:
-    """Return the loss and the correct answers, summed over the rows that the model has not seen."""
-    local, rows = job.measured, len(job.part.y_held)
-    if not rows:
-        return Done(0.0, 0, 0, {"w": job.sent}, job.local.state)
-    own = personal(local, algorithm, network, setting, job.number - 1) if algorithm.personalises else local.message["w"]
-    logits = gradient(network, setting).logits(own, job.part.x_held)
-    loss = float(functional.cross_entropy(logits, job.part.y_held, reduction="sum"))
-    correct = int((logits.argmax(1) == job.part.y_held).sum())
-    return Done(loss, correct, rows, {"w": job.sent}, job.local.state)
+    """Return the loss of each kind of model, summed over the rows that it has not seen."""
+    losses, rows = [], len(job.part.y_held)
+    for local in job.measured:
+        w = local.message["w"]
+        if algorithm.personalises:
+            w = personal(local, algorithm, network, setting, job.number - 1)
+        logits = gradient(network, setting).logits(w, job.part.x_held)
+        losses.append(float(functional.cross_entropy(logits, job.part.y_held, reduction="sum")) if rows else 0.0)
+    return Done(losses, rows, {"w": job.sent}, job.local.state)
 
 
 def _reply(message: Message, silo: Silo, folds: list[Done]) -> Message:
@@ -278,7 +280,7 @@ def _reply(message: Message, silo: Silo, folds: list[Done]) -> Message:
     if error:
         return {"error": error}
     rows = max(sum(fold.rows for fold in folds), 1)
-    held_out = np.array([sum(fold.loss for fold in folds) / rows, sum(fold.correct for fold in folds) / rows])
+    held_out = np.array([sum(losses) / rows for losses in zip(*(fold.losses for fold in folds), strict=True)])
     diverged = next((fold.diverged for fold in folds if fold.diverged), "")
     if diverged:
         return {"finite": False, "held_out": held_out, "diverged": diverged}

@@ -6,8 +6,8 @@
 
 The moments of Adam begin anew in every round, because the weights do: they are the server's.
 
-Kingma, Ba: Adam: a method for stochastic optimization. ICLR 2015, Algorithm 1. Loshchilov, Hutter: Decoupled weight decay
-regularization. ICLR 2019.
+Kingma, Ba: Adam: a method for stochastic optimization. ICLR 2015, Algorithm 1. Loshchilov, Hutter: Decoupled weight
+decay regularization. ICLR 2019.
 """
 
 from __future__ import annotations

@@ -15,12 +15,12 @@ from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 
 from fedcollab import files as artefact
-from fedcollab import metrics
+from fedcollab import metrics, uncertainty
 from fedcollab.display import display
 from fedcollab.errors import InputError, choose
 from fedcollab.training.history import History
 
-MEASURES = ("accuracy", "loss", "balanced_accuracy", "auc")
+MEASURES = ("accuracy", "loss", "balanced_accuracy", "auc", "loss_stderr", "samples")
 Floats = NDArray[np.float64]
 
 
@@ -35,7 +35,8 @@ class TrainingResult:
     coalitions : list of lists of str
         Who trained with whom.
     measures : mapping of arrays
-        accuracy, loss, balanced_accuracy and auc on each client's test split, of its coalition's last model.
+        accuracy, loss, balanced_accuracy and auc on each client's test split, of its coalition's last model; the
+        standard error of the loss (`loss_stderr`) and the number of test samples (`samples`).
     personal : mapping of arrays
         The same for each client's own model, where the algorithm personalises; else empty.
     history : History
@@ -60,11 +61,15 @@ class TrainingResult:
         Every time that a client failed to answer.
     rounds : list of int
         How many rounds each coalition trained.
+    averaged : list of bool
+        Whether each coalition uses the mean over rounds rather than the last round's model.
     held_out : mapping of arrays
         Where the rounds were chosen: each client's mean loss on training rows that a model had not seen, after 0, 1, 2,
-        ... rounds.
+        ... rounds (the lower one of the mean over rounds and the last round's model).
     distances : array, optional
         N x N in the order of `names`, where a clustered baseline has one.
+    training : str
+        Which training this is (see `checkpoint.identity`); empty for results of earlier versions.
     """
 
     names: tuple[str, ...]
@@ -82,8 +87,10 @@ class TrainingResult:
     stopped: Mapping[int, str] = field(default_factory=dict)
     failures: list[tuple[int, str, str]] = field(default_factory=list)
     rounds: list[int] = field(default_factory=list)
+    averaged: list[bool] = field(default_factory=list)
     held_out: Mapping[str, Floats] = field(default_factory=dict)
     distances: Floats | None = None
+    training: str = ""
 
     @property
     def assignment(self) -> NDArray[np.int64]:
@@ -117,14 +124,19 @@ class TrainingResult:
         return self.personal.get("accuracy")
 
     @property
+    def used(self) -> Mapping[str, Floats]:
+        """The measures of the model that each client would use: its personal one where there is one."""
+        return self.personal or self.measures
+
+    @property
     def reported_loss(self) -> Floats:
         """The loss of the model that each client would use: its own where there is one, else the coalition's."""
-        return self.personal.get("loss", self.loss)
+        return self.used["loss"]
 
     @property
     def reported(self) -> Floats:
         """The accuracy that the paper's tables report: personal where there is one, else the coalition's."""
-        return self.accuracy if self.personal_accuracy is None else self.personal_accuracy
+        return self.used["accuracy"]
 
     def summary(self, local: TrainingResult | None = None, everyone: TrainingResult | None = None) -> dict[str, float]:
         """Compare with training alone and with training with everyone.
@@ -147,7 +159,9 @@ class TrainingResult:
         return metrics.summary(self.reported, _aligned(self, local), _aligned(self, everyone))
 
     def verdicts(self, local: TrainingResult, everyone: TrainingResult | None = None) -> list[str]:
-        """Return a sentence for every client that says what training with others gained it.
+        """Return a sentence for every client that says what training with others gained it, and whether that is clear.
+
+        The intervals are those of different test samples, which are wide; `compare` gives narrower ones.
 
         Parameters
         ----------
@@ -161,7 +175,13 @@ class TrainingResult:
         InputError
             If the results are of different clients.
         """
-        return metrics.verdicts(self.names, self.reported, _aligned(self, local), _aligned(self, everyone))  # type: ignore[arg-type]
+        alone = _aligned(self, local)
+        assert alone is not None
+        samples = self.used.get("samples", np.full(len(self.names), np.nan))
+        right, right_alone = (np.round(accuracy * samples) for accuracy in (self.reported, alone))
+        gain = uncertainty.accuracy_gains(right, right_alone, np.full(len(samples), np.nan), samples)
+        intervals = list(zip(gain.low.tolist(), gain.high.tolist(), strict=True))
+        return metrics.verdicts(self.names, self.reported, alone, _aligned(self, everyone), intervals=intervals)
 
     def weights(
         self, *, client: str | None = None, coalition: int | None = None, which: str = "last"
@@ -229,6 +249,7 @@ class TrainingResult:
                 "stopped": {str(key): value for key, value in self.stopped.items()},
                 "failures": self.failures,
                 "rounds": self.rounds,
+                "averaged": self.averaged,
                 "held_out": dict(self.held_out),
                 "cost": dict(self.cost),
                 "settings": dict(self.settings),
@@ -237,6 +258,7 @@ class TrainingResult:
                 "layout": self.layout,
                 "models": {which: len(rows) for which, rows in self.models.items()},
                 "distances": self.distances,
+                "training": self.training,
             },
             made,
         )
@@ -276,8 +298,10 @@ class TrainingResult:
                 stopped={int(key): value for key, value in content["stopped"].items()},
                 failures=[(int(number), name, why) for number, name, why in content["failures"]],
                 rounds=[int(number) for number in content["rounds"]],
+                averaged=[bool(mean) for mean in content["averaged"]],
                 held_out=_numbers(content["held_out"]),
                 distances=None if content["distances"] is None else np.array(content["distances"], dtype=np.float64),
+                training=str(content.get("training", "")),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             if isinstance(error, InputError):

@@ -23,7 +23,7 @@ from fedcollab.errors import FedcollabWarning
 from fedcollab.federation import Federation
 from fedcollab.training import client
 from fedcollab.training.averaging import blend
-from fedcollab.training.checkpoint import Snapshot
+from fedcollab.training.checkpoint import Snapshot, Stopping
 from fedcollab.training.descend import Setting
 from fedcollab.training.hooks import Algorithm, State, average
 from fedcollab.training.models import Network
@@ -79,10 +79,8 @@ class Session:
         Each client's coalition, a position in `servers`.
     stopped : dict
         Coalitions whose training broke off, and why.
-    until : mapping
-        How many rounds each coalition trains; one that is not named trains as long as any.
-    curves : mapping of arrays
-        What `until` was chosen on (see `training.stopping`).
+    stopping : Stopping
+        How long each coalition trains, and which of its models it uses.
     number : int
         The last round that has ended.
     failures : list of (round, client, why)
@@ -101,8 +99,7 @@ class Session:
     servers: list[State] = field(default_factory=list)
     assignment: dict[str, int] = field(default_factory=dict)
     stopped: dict[int, str] = field(default_factory=dict)
-    until: Mapping[int, int] = field(default_factory=dict)
-    curves: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+    stopping: Stopping = field(default_factory=Stopping)
     number: int = 0
     failures: list[tuple[int, str, str]] = field(default_factory=list)
     seen: dict[str, int] = field(default_factory=dict)
@@ -124,7 +121,7 @@ class Session:
     @property
     def active(self) -> list[int]:
         """Coalitions that have clients and still train."""
-        ended = {coalition for coalition, rounds in self.until.items() if rounds <= self.number}
+        ended = {coalition for coalition, rounds in self.stopping.rounds.items() if rounds <= self.number}
         return sorted(set(self.assignment.values()) - set(self.stopped) - ended)
 
     @property
@@ -145,6 +142,14 @@ class Session:
         """Return the share of each of these clients in their samples, which sum to 1."""
         total = sum(self.quantities[name] for name in names)
         return [self.quantities[name] / total for name in names]
+
+    def uses_mean(self, coalition: int) -> bool:
+        """Return whether a coalition uses the mean over rounds rather than the last round's model."""
+        return "mean" in self.servers[coalition] and self.stopping.means.get(coalition, True)
+
+    def model(self, coalition: int) -> Tensor:
+        """Return the weights that a coalition uses."""
+        return self.servers[coalition]["mean" if self.uses_mean(coalition) else "w"]
 
     def weights(self) -> Tensor:
         """Return the model of every coalition, [coalitions, P]."""
@@ -190,10 +195,11 @@ class Session:
         """
         stays = self.federation.runtime.models_stay
         extra = {"personal": self.personalises, "keep": keep and not stays, "stay": keep and stays}
-        sent = {
-            name: {**arrays_of(served(self.algorithm.broadcast(server), server)), **extra}
-            for name, server in ((name, self.servers[self.assignment[name]]) for name in self.names)
-        }
+        sent = {}
+        for name in self.names:
+            coalition = self.assignment[name]
+            model = {**self.algorithm.broadcast(self.servers[coalition]), "w": self.model(coalition)}
+            sent[name] = {**arrays_of(model), **extra, "mean": self.uses_mean(coalition)}
         answers = self.call(client.evaluate, number, sent)
         measures = {name: answer["measures"] for name, answer in answers.items()}
         own = {name: a["personal_measures"] for name, a in answers.items() if "personal_measures" in a}
@@ -346,7 +352,7 @@ def run_rounds(
     Parameters
     ----------
     session : Session
-        The training; its `until` says where single coalitions end earlier.
+        The training; its `stopping` says where single coalitions end earlier.
     grouping : Grouping
         Who is in which coalition.
     rounds : int
@@ -392,8 +398,7 @@ def _snapshot(session: Session, grouping: Grouping) -> Snapshot:
         list(session.servers),
         dict(session.assignment),
         dict(session.stopped),
-        dict(session.until),
-        dict(session.curves),
+        session.stopping,
         list(session.failures),
         dict(session.seen),
         grouping.distances,
@@ -403,7 +408,7 @@ def _snapshot(session: Session, grouping: Grouping) -> Snapshot:
 
 def _restore(session: Session, grouping: Grouping, snapshot: Snapshot) -> None:
     """Set a session and its grouping to a snapshot."""
-    session.number, session.until = snapshot.number, dict(snapshot.until)
+    session.number, session.stopping = snapshot.number, snapshot.stopping
     session.servers, session.assignment = list(snapshot.servers), dict(snapshot.assignment)
     session.stopped, session.failures = dict(snapshot.stopped), list(snapshot.failures)
     session.seen, grouping.distances = dict(snapshot.seen), snapshot.distances
@@ -432,20 +437,6 @@ def _one_round(number: int, session: Session, grouping: Grouping) -> dict[str, f
             )
     grouping.after(number, session, old, replies)
     return losses
-
-
-def served(state: State, server: State | None = None) -> State:
-    """Return a coalition's state, or what is broadcast of it, with the mean over rounds for its model, if there is one.
-
-    Parameters
-    ----------
-    state : dict of Tensor
-        What has the model under "w".
-    server : dict of Tensor, optional
-        Where the mean is; by default in `state`.
-    """
-    known = state if server is None else server
-    return {**state, "w": known["mean"]} if "mean" in known else state
 
 
 def arrays_of(state: State) -> Message:

@@ -23,17 +23,18 @@ from fedcollab.threads import one_core_each
 from fedcollab.training import defaults
 from fedcollab.training.algorithms import Algorithm, make_algorithm
 from fedcollab.training.callbacks import Callback
-from fedcollab.training.checkpoint import Checkpoint, Snapshot, identity
+from fedcollab.training.checkpoint import Checkpoint, Snapshot, Stopping, identity
 from fedcollab.training.descend import OPTIMIZERS, Setting
 from fedcollab.training.history import History, line
 from fedcollab.training.models import Factory, Network, name_model
 from fedcollab.training.result import MEASURES, TrainingResult, schema_of
-from fedcollab.training.rounds import Grouping, Measures, Round, Session, run_rounds, served
-from fedcollab.training.stopping import Stopping, choose_rounds
+from fedcollab.training.rounds import Grouping, Measures, Round, Session, run_rounds
+from fedcollab.training.stopping import choose_rounds
 from fedcollab.wire.runtime import Runtime
 
 #: how the number of rounds is decided, and the models that "auto" chooses from, the simplest first
 STOPPING = ("held-out", "none")
+AVERAGING = 0.8
 AUTO_MODELS = ("logistic", "mlp")
 
 
@@ -55,11 +56,11 @@ def train(
     scale: str | None = None,
     participation: float = 1.0,
     evaluate_every: int | None = 10,
-    weight_decay: float = 0.0,
-    optimizer: str = "sgd",
+    weight_decay: float = defaults.WEIGHT_DECAY,
+    optimizer: str = defaults.OPTIMIZER,
     keep: Sequence[str] = (),
-    averaging: float = 0.8,
-    stopping: str = "held-out",
+    averaging: float | None = None,
+    stopping: str = defaults.STOPPING,
     run_dir: str | Path | None = None,
     callbacks: Sequence[Callback] = (),
     progress: Progress = silent,
@@ -104,9 +105,10 @@ def train(
     keep : sequence of str
         Parameters that stay with each client, trained there and never sent: names of parameters or layers of the
         model, or "output-bias".
-    averaging : float
-        The model that is tested and kept is a mean over rounds in which the last round weighs 1 - `averaging` and every
-        round before it `averaging` times what the next one weighs; 0 takes the last round's model alone.
+    averaging : float, optional
+        Use a mean over rounds as the model, in which the last round weighs 1 - `averaging` and every round before it
+        `averaging` times what the next one weighs; 0 uses the last round's model. By default each coalition uses the
+        mean (.8) where that is better on the held-out rows; with `stopping="none"` the last round's model.
     stopping : str
         "held-out": each coalition trains as many rounds as are best on training rows that a model has not seen (see
         `training.stopping`), which takes as long as one more training. "none": all coalitions train `rounds` rounds.
@@ -136,7 +138,7 @@ def train(
     number("local_epochs", local_epochs, at_least=1, whole=True)
     number("participation", participation, above=0, at_most=1)
     number("weight_decay", weight_decay, at_least=0)
-    number("averaging", averaging, at_least=0, at_most=0.99)
+    number("averaging", averaging or 0.0, at_least=0, at_most=0.99)
     if optimizer not in OPTIMIZERS:
         raise InputError(unknown("optimizer", optimizer, OPTIMIZERS))
     if evaluate_every is not None:
@@ -159,8 +161,8 @@ def train(
         schema = federation.schema
         network = Network(Network.describe(name, model_options or {}, schema.shape, len(schema.classes)), seed=seed)
         plain = (float(lr), int(batch_size), int(local_epochs), int(seed), float(weight_decay), optimizer)
-        kept = network.names_of(keep or chosen.keep)
-        mean = float(averaging) if fixed else 0.0
+        kept = list(network.names_of(keep or chosen.keep))
+        mean = float(AVERAGING if averaging is None and chooses else averaging or 0.0) if fixed else 0.0
         setting = Setting(called, chosen.options(), network.text, *plain, kept, mean)
         return Session(federation, setting, chosen, network, federation.quantities, participation)
 
@@ -212,12 +214,11 @@ def train(
             carrier.keep_journal(Path(run_dir))
             stack.callback(setattr, carrier, "journal", None)  # the next training has a folder of its own
         if resumed is not None:
-            stopped = Stopping(dict(resumed.until), resumed.curves)
+            stopped = resumed.stopping
         elif chooses and stopped is None:
             begun = replace(session, training=f"{session.training} folds", failures=[], seen={})
             stopped = choose_rounds(begun, grouping, rounds, lambda done, total: progress(done, 2 * total))
-        stopped = stopped or Stopping({})
-        session.until, session.curves = stopped.rounds, stopped.curves
+        session.stopping = stopped = stopped or Stopping()
         longest = max(stopped.rounds.values(), default=rounds)
         earlier_rounds = rounds if chooses else 0
         stream = _stream(run_dir, history, stack)
@@ -245,9 +246,9 @@ def train(
             resumed=resumed,
         )
     order = list(dict.fromkeys(session.assignment[name] for name in names))
-    models = {"last": np.stack([served(session.servers[label])["w"].numpy() for label in order])}
+    models = {"last": np.stack([session.model(label).numpy() for label in order])}
     if final.kept:  # for a client that did not answer at the end, its coalition's model stands in
-        theirs = {name: served(session.servers[session.assignment[name]])["w"].numpy() for name in names}
+        theirs = {name: session.model(session.assignment[name]).numpy() for name in names}
         models["personal"] = np.stack([final.kept.get(name, theirs[name]) for name in names])
     result = TrainingResult(
         models={which: rows[:, : network.parameters + network.buffers] for which, rows in models.items()},
@@ -265,8 +266,10 @@ def train(
         stopped={order.index(label): why for label, why in session.stopped.items() if label in order},
         failures=session.failures,
         rounds=[min(stopped.rounds.get(label, session.number), session.number) for label in order],
-        held_out=dict(stopped.curves),
+        averaged=[session.uses_mean(label) for label in order],
+        held_out={name: curve.min(1) for name, curve in stopped.curves.items()},
         distances=_reordered(grouping, federation.names, names),
+        training=session.training,
     )
     if run_dir is not None:
         result.save(Path(run_dir) / "training.json", made)
@@ -292,7 +295,7 @@ def _better_model(
         with one_core_each():
             chosen = choose_rounds(session, grouping, rounds, tell)
         losses = [
-            curve[min(chosen.rounds[session.assignment[client]], len(curve) - 1)]
+            curve[min(chosen.rounds[session.assignment[client]], len(curve) - 1)].min()
             for client, curve in chosen.curves.items()
         ]
         found[name] = (float(np.mean(losses)) if losses else float("inf"), chosen)

@@ -1,25 +1,28 @@
-"""How many rounds to train: chosen on training rows that a model has not seen, for each coalition, before it is trained.
+"""How many rounds to train: chosen for each coalition on training rows that a model has not seen.
 
-For each of K folds of the clients' training rows a model trains in every coalition on the rows outside the fold, all folds in
-the same rounds. Before every round each client measures the models on the rows that they have not seen, and sends one mean
-loss over all its rows. With l_i(t) that loss at client i after t rounds, m_i its rows, and l(t) the mean over all clients,
+For each of K folds of the clients' training rows a model trains in every coalition on the rows outside the fold, all
+folds in the same rounds. Before every round each client measures the models on the rows that they have not seen, and
+sends one mean loss over all its rows. With l_i(t) that loss at client i after t rounds, m_i its rows, and l(t) the
+mean over all clients,
 
     rounds of coalition S = argmin_t  (sum_{i in S} l_i(t) / |S|) m_S + POOLED l(t),      t = 1 ... ceiling
 
-A coalition of few rows, whose own curve is mostly noise, follows the curve of all; a large one follows its own. Then all
-rows train that long. Test rows are never looked at. With K = 2 the folds cost as much as one training of `ceiling` rounds.
+where both the mean over rounds and the last round's model are measured, and the better one is taken (the mean lags
+behind while the loss still falls steeply). A coalition of few rows, whose own curve is mostly noise, follows the
+curve of all; a large one follows its own. Then all rows train that long. Test rows are never looked at. With K = 2
+the folds cost as much as one training of `ceiling` rounds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedcollab.progress import Progress
 from fedcollab.training import folds
+from fedcollab.training.checkpoint import Stopping
 from fedcollab.training.hooks import State
 from fedcollab.training.rounds import Grouping, Replies, Session, arrays_of, tensor_of
 from fedcollab.wire.message import Message
@@ -31,22 +34,6 @@ POOLED = 500.0
 WINDOW = 5
 
 Curve = NDArray[np.float64]
-
-
-@dataclass(frozen=True, eq=False)
-class Stopping:
-    """How many rounds each coalition trains, and what that was chosen on.
-
-    Parameters
-    ----------
-    rounds : dict
-        The number of rounds of each coalition.
-    curves : mapping of arrays
-        For each client that was asked, its mean loss on rows that the models had not seen, after 0, 1, 2, ... rounds.
-    """
-
-    rounds: dict[int, int]
-    curves: Mapping[str, Curve] = field(default_factory=dict)
 
 
 def choose_rounds(session: Session, grouping: Grouping, ceiling: int, progress: Progress) -> Stopping:
@@ -71,7 +58,7 @@ def choose_rounds(session: Session, grouping: Grouping, ceiling: int, progress: 
     """
     grouping.start(session)
     models = {coalition: [server] * FOLDS for coalition, server in enumerate(session.servers)}
-    curves: dict[str, list[float]] = {name: [] for name in asked(session)}
+    curves: dict[str, list[Curve]] = {name: [] for name in asked(session)}
     for number in range(1, ceiling + 2):  # the last message only measures
         sent = {
             name: _message(session, models[session.assignment[name]], train=number <= ceiling)
@@ -82,7 +69,7 @@ def choose_rounds(session: Session, grouping: Grouping, ceiling: int, progress: 
             break
         answers = session.call(folds.train_folds, number, sent)
         for name, answer in answers.items():
-            curves[name].append(float(answer["held_out"][0]))
+            curves[name].append(answer["held_out"])
         session.seen |= dict.fromkeys(answers, number)
         for coalition in list(models):
             replies = {name: answers[name] for name in session.members(coalition) if name in answers}
@@ -97,7 +84,8 @@ def choose_rounds(session: Session, grouping: Grouping, ceiling: int, progress: 
     measured = {name: np.array(curve) for name, curve in curves.items() if len(curve) > 1}
     members = [session.members(coalition) for coalition in range(len(session.servers))]
     chosen = pick_rounds(measured, session.quantities, members, ceiling)
-    return Stopping(dict(enumerate(chosen)), measured)
+    rounds = {coalition: number for coalition, (number, _) in enumerate(chosen)}
+    return Stopping(rounds, {coalition: kind == 0 for coalition, (_, kind) in enumerate(chosen)}, measured)
 
 
 def asked(session: Session) -> list[str]:
@@ -108,13 +96,14 @@ def asked(session: Session) -> list[str]:
 
 def pick_rounds(
     curves: Mapping[str, Curve], quantities: Mapping[str, int], coalitions: Sequence[Sequence[str]], ceiling: int
-) -> list[int]:
-    """Return how many rounds each coalition should train.
+) -> list[tuple[int, int]]:
+    """Return how many rounds each coalition should train, and which kind of model it should use.
 
     Parameters
     ----------
     curves : mapping of arrays
-        The losses of each client that was measured, after 0, 1, 2, ... rounds; some may end earlier than others.
+        The losses of each client that was measured, after 0, 1, 2, ... rounds, with one column for each kind of model;
+        some may end earlier than others.
     quantities : mapping of int
         The rows of each client.
     coalitions : sequence of sequences of str
@@ -122,24 +111,32 @@ def pick_rounds(
     ceiling : int
         What a coalition trains if nobody was measured.
 
+    Returns
+    -------
+    list of (int, int)
+        For each coalition its rounds, and the column of the kind of model with the lowest loss.
+
     Examples
     --------
     >>> import numpy as np
-    >>> curves = {"a": np.array([2.0, 1, 0, 1, 2]), "b": np.array([4.0, 3, 2, 1, 0])}
-    >>> pick_rounds(curves, {"a": 100_000, "b": 100_000, "c": 5}, [["a"], ["b"], ["c"]], 4)
-    [2, 4, 3]
+    >>> t = np.arange(21)[:, None]
+    >>> curves = {"a": abs(t - 10), "b": 2 * (20 - t)}
+    >>> pick_rounds(curves, {"a": 100_000, "b": 100_000, "c": 5}, [["a"], ["b"], ["c"]], 20)
+    [(10, 0), (20, 0), (20, 0)]
     """
     everyone = _mean_curve(curves, curves)
-    rounds = []
+    if everyone is None:
+        return [(ceiling, 0) for _ in coalitions]
+    chosen = []
     for members in coalitions:
         own = _mean_curve(curves, members)
-        if own is None or everyone is None:
-            rounds.append(ceiling if everyone is None else _lowest(everyone))
+        if own is None:
+            chosen.append(_lowest(everyone))
             continue
         rows = sum(quantities[name] for name in members if name in curves)
         length = min(len(own), len(everyone))
-        rounds.append(_lowest(rows * own[:length] + POOLED * everyone[:length]))
-    return rounds
+        chosen.append(_lowest(rows * own[:length] + POOLED * everyone[:length]))
+    return chosen
 
 
 def _mean_curve(curves: Mapping[str, Curve], names: Sequence[str] | Mapping[str, Curve]) -> Curve | None:
@@ -150,13 +147,15 @@ def _mean_curve(curves: Mapping[str, Curve], names: Sequence[str] | Mapping[str,
     longest = max(map(len, measured))
     mean = np.mean([curve for curve in measured if len(curve) == longest], axis=0)
     half = min(WINDOW, longest) // 2
-    padded = np.pad(mean, half, mode="edge")
-    return np.convolve(padded, np.full(2 * half + 1, 1 / (2 * half + 1)), "valid")
+    near = np.abs(np.subtract.outer(np.arange(longest), np.arange(longest))) <= half
+    smoothed: Curve = near @ mean / near.sum(1, keepdims=True)
+    return smoothed
 
 
-def _lowest(curve: Curve) -> int:
-    """Return the first round, from 1 on, with the lowest value."""
-    return 1 + int(np.argmin(curve[1:]))
+def _lowest(curve: Curve) -> tuple[int, int]:
+    """Return the first round, from 1 on, with the lowest value, and the column that has it."""
+    row, column = np.unravel_index(np.argmin(curve[1:]), curve[1:].shape)
+    return 1 + int(row), int(column)
 
 
 def _message(session: Session, servers: Sequence[State], *, train: bool) -> Message:

@@ -41,7 +41,7 @@ checkpoint.EVERY = 0.0
 folder, algorithm, runtime = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 clients = [ClientData.load(path) for path in sorted(folder.glob("*.npz"))]
 train(clients, [["a", "b", "c"], ["d", "e", "f"]], algorithm, model_options={"widths": [8]}, lr=0.1, rounds=40,
-      participation=0.7, evaluate_every=3, early_stop=9, runtime=runtime, run_dir=folder / "run")
+      participation=0.7, evaluate_every=3, runtime=runtime, run_dir=folder / "run")
 """
 
 
@@ -83,8 +83,11 @@ def test_a_killed_coordinator_goes_on(clients: list[ClientData], tmp_path: Path,
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     result = TrainingResult.load(tmp_path / "run")
-    calm = train(clients, TYPES, algorithm, rounds=40, participation=0.7, evaluate_every=3, early_stop=9,
-                 runtime=runtime, **SMALL)  # fmt: skip
+    calm = train(clients, TYPES, algorithm, rounds=40, participation=0.7, evaluate_every=3,
+                 runtime=runtime, **SMALL | {"stopping": "held-out"})  # fmt: skip
+    assert (result.rounds, result.averaged) == (calm.rounds, calm.averaged)
+    for name, curve in calm.held_out.items():
+        np.testing.assert_array_equal(result.held_out[name], curve)
     for which in calm.models:
         np.testing.assert_array_equal(result.models[which], calm.models[which])
     assert [row["round"] for row in result.history] == [row["round"] for row in calm.history]

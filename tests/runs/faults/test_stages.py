@@ -24,7 +24,7 @@ from fedcollab.wire import Wire
 from fedcollab.wire.absence import Policy, read, words
 
 FAULTS = ("absent", "lost", "garbage", "truncated", "nan", "shape", "dtype", "missing", "extra", "refused", "error")
-SMALL = {"model_options": {"widths": [8]}, "lr": 0.1, "stopping": "none", "averaging": 0.0}
+SMALL = {"model_options": {"widths": [8]}, "lr": 0.1, "stopping": "none"}
 TYPES = [["a", "b", "c"], ["d", "e", "f"]]
 METHODS = {
     "few-round": {},

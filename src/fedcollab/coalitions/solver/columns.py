@@ -132,7 +132,7 @@ class _Frontier:
         self.masks = np.r_[self.masks, self.masks[rows] | (np.uint64(1) << np.uint64(unit))]
 
     def keep(self, fine: NDArray[np.bool_]) -> None:
-        """Drop the other rows."""
+        """Keep these rows of the frontier and drop all others."""
         self.masks, self.seen = self.masks[fine], self.seen[fine]
         self.sizes, self.masses = self.sizes[fine], self.masses[fine]
         self.sums, self.priced = self.sums[fine], self.priced[fine]

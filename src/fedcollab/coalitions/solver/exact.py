@@ -30,6 +30,8 @@ SMALL = 13
 WIDEST = 64
 #: violated coalitions that one round of prices looks at
 MANY = 4000
+#: rounds of prices where coalitions are enumerated
+ROUNDS = 400
 #: coalitions that the last search may be left with, and how many of them it may look at over all its nodes
 LEFT = 200_000
 LOOKS = 5_000_000
@@ -54,8 +56,9 @@ def prove(
     budget: int = columns.NODES,
     lines: tuple[Floats, Floats] | None = None,
     masks: list[Masks] | None = None,
+    rounds: int = ROUNDS,
 ) -> Proof:
-    """Find the optimum and prove it, as far as the budget of work goes.
+    """Find the optimum and prove it, as far as the budget of work goes: partial coalitions, and rounds of prices.
 
     For a caller that proves it at many C: `lines` are the `subset_lines` of the instance, and `masks` collects the
     coalitions that mattered, to start the next proof from.
@@ -67,7 +70,7 @@ def prove(
         return _prove_listed(instance, known, upper, lines or subset_lines(instance), [] if masks is None else masks)
     if count > WIDEST:
         return Proof(known, 0.0, False)
-    return _prove_enumerated(instance, known, upper, budget)
+    return _prove_enumerated(instance, known, upper, budget, rounds, [] if masks is None else masks)
 
 
 def _prove_listed(
@@ -113,10 +116,13 @@ def _prove_listed(
     return _closed(instance, known, chosen, count)
 
 
-def _prove_enumerated(instance: Instance, known: Labels | None, upper: float, budget: int) -> Proof:
+def _prove_enumerated(
+    instance: Instance, known: Labels | None, upper: float, budget: int, rounds: int, masks: list[Masks]
+) -> Proof:
+    """Prove with the coalitions that prices leave enumerated by branch and bound."""
     count = instance.count
     pool = Pool(count, instance.penalty * (1 + instance.min_size))
-    start = _nearby(instance, known)
+    start = np.unique(np.concatenate([_nearby(instance, known), *masks]))
     pool.add(*columns.costs_of(instance, start))
 
     def price(y: Floats) -> tuple[float, Masks, Floats] | None:
@@ -125,7 +131,8 @@ def _prove_enumerated(instance: Instance, known: Labels | None, upper: float, bu
             return -np.inf, *quick
         return columns.price(instance, y, budget)
 
-    y, lower = column_generation(pool, price, upper, rounds=400)
+    y, lower = column_generation(pool, price, upper, rounds)
+    masks[:] = [pool.masks[np.unique(pool.basis)], *masks[:7]]
     if not np.isfinite(lower):
         return Proof(known, 0.0, False)
     gap = upper - lower
@@ -136,9 +143,9 @@ def _prove_enumerated(instance: Instance, known: Labels | None, upper: float, bu
     left = columns.enumerate_below(instance, y, gap, budget)
     if left is None or len(left[0]) > LEFT:
         return Proof(known, lower, False)
-    masks, costs = left
-    reduced = np.maximum(costs - unpack(masks, count) @ y, 0.0)
-    done, chosen = _assemble(masks, reduced, count, gap)
+    found, costs = left
+    reduced = np.maximum(costs - unpack(found, count) @ y, 0.0)
+    done, chosen = _assemble(found, reduced, count, gap)
     return _closed(instance, known, chosen, count) if done else Proof(known, lower, False)
 
 

@@ -49,7 +49,7 @@ class Problem(ABC):
 
     @abstractmethod
     def row(self, unit: int) -> Floats:
-        """Return the pair costs of one unit with every unit (those with itself count for nothing)."""
+        """Return the pair costs of one unit with every unit; 0 with itself."""
 
     @abstractmethod
     def rows(self) -> Iterator[Floats]:
@@ -66,11 +66,11 @@ class Problem(ABC):
     @property
     @abstractmethod
     def room(self) -> float:
-        """Bytes that one table of a search may take beside the matrix."""
+        """Bytes that the tables of a search may take beside the matrix."""
 
     @property
     def count(self) -> int:
-        """How many units there are."""
+        """The number of units, must-link groups counted once."""
         return len(self.sizes)
 
     @property
@@ -167,7 +167,7 @@ class Instance(Problem):
 
     @property
     def room(self) -> float:  # noqa: D102
-        return self.pairs.nbytes
+        return 3 * self.pairs.nbytes
 
     def sums(self, labels: Labels) -> Floats:  # noqa: D102
         sums: Floats = np.bincount(labels, weights=self.own).astype(np.float64)
@@ -196,7 +196,9 @@ class RowInstance(Problem):
         if self.count == len(self.unit):
             return self._pair_costs(unit)
         total = np.sum([self._pair_costs(client) for client in np.flatnonzero(self.unit == unit).tolist()], axis=0)
-        return np.bincount(self.unit, weights=total).astype(np.float64)
+        costs: Floats = np.bincount(self.unit, weights=total).astype(np.float64)
+        costs[unit] = 0.0  # pairs inside the unit are its own sum
+        return costs
 
     def _pair_costs(self, client: int) -> Floats:
         """Return the pair costs of one client with every client."""
@@ -216,7 +218,7 @@ class RowInstance(Problem):
 
     @property
     def room(self) -> float:  # noqa: D102
-        return 0.4 * self.inputs.matrix.nbytes
+        return 0.8 * self.inputs.matrix.nbytes
 
     def sums(self, labels: Labels) -> Floats:  # noqa: D102
         assignment = labels[self.unit]
@@ -235,7 +237,7 @@ class RowInstance(Problem):
             inner[block] = np.bincount(labels, weights=total * m, minlength=count)
         return self.contracted(blocks, inner)
 
-    def subset(self, units: Labels, share: float) -> Instance:
+    def subset(self, units: Labels, share: float = 1.0) -> Instance:
         """Return the problem of some of the units in memory, with C and size limits for a sample of this share."""
         place = np.full(self.count, -1)
         place[units] = np.arange(len(units))
@@ -265,13 +267,6 @@ class RowInstance(Problem):
         key = np.zeros(self.count, dtype=np.uint64)
         np.add.at(key, self.unit, np.array(rows))
         return np.lexsort((key, self.masses)).astype(np.int64)
-
-    def shifts(self, labels: Labels) -> Floats:
-        """Return how far each unit lies from its coalition on average: its clients' shift terms, per client."""
-        assignment = labels[self.unit]
-        mass = np.bincount(labels, weights=self.masses)[assignment]
-        own = own_sums(self.inputs.matrix, self.inputs.quantities, assignment)
-        return np.bincount(self.unit, weights=own / mass) / self.sizes
 
 
 def build_instance(inputs: Inputs, constraints: Constraints, C: float) -> Instance:

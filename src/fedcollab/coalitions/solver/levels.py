@@ -10,9 +10,9 @@
 
 Above `DENSE` units a random sample is searched first. A coalition of the whole has 1 / q times as many clients and
 samples as its part in a sample of share q, so that C sqrt(q) in the sample stands for C in the whole. Every other unit
-is given to the coalition where it costs least, and moves follow. The units that lie farthest from their coalitions,
-those of groups that the sample missed among them, are then taken out and searched on their own; what they form
-competes with the coalitions that there are.
+is given to the coalition where it costs least, and moves follow. Then every coalition is cut into blocks by merging its
+units at a smaller C, and the blocks are searched as units: that parts groups which the sample was too small to tell
+apart, and finds those that it missed.
 """
 
 from __future__ import annotations
@@ -34,11 +34,14 @@ TREE_WORK, RESTART_WORK, RESTARTED = 1_000_000, 5_000_000, 64
 DENSE = 3000
 #: the search ends when so many trees in a row (or half of them) brought nothing better
 PATIENCE = 4
-#: units that are searched at once where there are more, and how often those that fit worst are searched again
+#: units that are searched at once where there are more
 SAMPLE = 1200
-ROUNDS = 3
-#: units that lie farther from their coalition than this many times the median fit badly
-FAR = 2.0
+#: how often coalitions are cut into blocks and put together anew
+REFINED = 2
+#: and again only after so large a gain, as a share of L
+ENOUGH = 1e-3
+#: where a partition is cut into blocks: at these shares of C, the first that gives no more than so many blocks
+SHARES, BLOCKS = (0.25, 0.5, 1.0), 1500
 
 
 def search_best(problem: Problem, method: str, restarts: int, seed: int) -> Labels:
@@ -100,17 +103,21 @@ def polish(problem: Problem, labels: Labels, finer: Sequence[Labels]) -> Labels:
 
 def combine(problem: Problem, first: Labels, second: Labels) -> Labels:
     """Return the best of two partitions and of what is found when their common blocks are the units."""
-    blocks = meet(first, second)
+    return descend(problem, regroup(problem, meet(first, second), (first, second)))
+
+
+def regroup(problem: Problem, blocks: Labels, starts: Sequence[Labels]) -> Labels:
+    """Search with these blocks as units, from the best of the partitions given and from merging."""
     small = problem.contract(blocks)
-    starts = [np.zeros(small.count, dtype=np.int64) for _ in range(2)]
-    for start, labels in zip(starts, (first, second), strict=True):
+    given = [np.zeros(small.count, dtype=np.int64) for _ in starts]
+    for start, labels in zip(given, starts, strict=True):
         start[blocks] = labels
     tree = merge_tree(small)
     finer = [tree.best(small.at(0.5 * problem.C))]
     found = [
-        polish(small, start, finer) for start in (min(starts, key=lambda each: score(small, each)), tree.best(small))
+        polish(small, start, finer) for start in (min(given, key=lambda each: score(small, each)), tree.best(small))
     ]
-    return polish(problem, min(found, key=lambda each: score(small, each))[blocks], [])
+    return first_appearance(min(found, key=lambda each: score(small, each))[blocks])
 
 
 def meet(first: Labels, second: Labels) -> Labels:
@@ -120,7 +127,7 @@ def meet(first: Labels, second: Labels) -> Labels:
 
 
 def _by_sample(problem: RowInstance, trees: int, seed: int) -> Labels:
-    """Search a sample of the units, give every other unit its place, then search again those that fit worst."""
+    """Search a sample of the units, give every other unit its place, then cut coalitions and put them together anew."""
     count = problem.count
     order = problem.order()
     sample = np.sort(generator(seed, "sample", count).permutation(count)[:SAMPLE])
@@ -129,18 +136,41 @@ def _by_sample(problem: RowInstance, trees: int, seed: int) -> Labels:
     labels = _extend(problem, order, sample, search_levels(small, min(trees, 2), seed), share)
     descent = Descent(problem, labels)
     labels = descent.run()
-    for _ in range(ROUNDS):
-        best, shift = descent.score, problem.shifts(labels)
-        worst = np.argsort(-shift, kind="stable")[: min(SAMPLE, int((shift > FAR * np.median(shift)).sum()))]
-        if len(worst) == 0:
+    cuts: dict[bytes, Labels] = {}
+    for _ in range(REFINED):
+        best, refined = descent.score, regroup(problem, _split(problem, labels, cuts), [labels])
+        if np.array_equal(refined, labels):
             break
-        descent.take_out(worst, search_levels(problem.subset(worst, 1.0), 1, seed))
-        again = descent.run()
-        if not descent.score < best * (1 - 1e-9):
+        descent.relabel(refined)
+        refined = descent.run()
+        labels = refined if descent.score < best else labels
+        if not descent.score < best * (1 - ENOUGH):
             break
-        labels = again
-    ends = [each for each in (np.arange(count), np.zeros(count, dtype=np.int64)) if problem.admits(each)]
-    return min([repair(problem, labels), *ends], key=lambda each: score(problem, each))
+    labels = repair(problem, labels)
+    alone, everyone = np.arange(count), np.zeros(count, dtype=np.int64)
+    values = [score(problem, labels), score(problem, alone), descent.together()]
+    found = [each for each, _ in sorted(zip([labels, alone, everyone], values, strict=True), key=lambda x: x[1])]
+    return next((each for each in found if problem.admits(each)), labels)
+
+
+def _split(problem: RowInstance, labels: Labels, cuts: dict[bytes, Labels]) -> Labels:
+    """Cut every coalition into blocks, by merging its units at a smaller C: as fine as `BLOCKS` blocks allow.
+
+    `cuts` remembers how coalitions were cut.
+    """
+    blocks = np.zeros((len(SHARES), problem.count), dtype=np.int64)
+    order = np.argsort(labels, kind="stable")
+    for members in np.split(order, np.flatnonzero(np.diff(labels[order])) + 1):
+        key = members.tobytes()
+        if key not in cuts:
+            cuts[key] = np.zeros((len(SHARES), len(members)), dtype=np.int64)
+            if 1 < len(members) <= SAMPLE:
+                inner = problem.subset(members)
+                tree = merge_tree(inner.at(SHARES[0] * problem.C))
+                cuts[key] = np.stack([tree.best(inner.at(share * problem.C)) for share in SHARES])
+        blocks[:, members] = members[0] * 2 * problem.count + cuts[key]  # no two coalitions share a block
+    tidy = [first_appearance(each) for each in blocks]
+    return next((each for each in tidy if each.max() < BLOCKS), tidy[-1])
 
 
 def _extend(problem: Problem, order: Labels, sample: Labels, found: Labels, share: float) -> Labels:

@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedcollab.coalitions.inputs import Floats, Matrix
+from fedcollab.coalitions.inputs import Floats, Labels, Matrix
 from fedcollab.coalitions.solver.instance import Instance
+from fedcollab.coalitions.weights import least_bounds
 
 #: pairs sorted over all subgradient steps
 WORK = 2_000_000
@@ -70,24 +71,38 @@ def row_bound(matrix: Matrix, quantities: Floats, C: float, known: Floats) -> fl
 
     `known` is what each client pays in some partition. Its best coalition holds only clients nearer than that (one
     farther away raises the average by more than its mass brings), so only those are sorted; where they are still many,
-    they are rounded down to levels.
+    they are rounded down to levels. The bound of the client's own weights (weights.py) is never above that of its best
+    coalition, which is one choice of weights, but it rounds nothing: where it is the larger one, it counts.
     """
     total = 0.0
     reach = (known * (1 + 1e-6)).tolist()
     for client, row in enumerate(matrix):
-        mine = quantities[client]
         near = (row < reach[client]).nonzero()[0]
         distance, mass = row[near], quantities[near]
         if len(near) > LEVELS:
-            scale = LEVELS / reach[client]
-            mass[near == client] = 0.0
-            level = np.minimum((distance * scale).astype(np.int64), LEVELS - 1)
-            distance, mass = np.arange(LEVELS) / scale, np.bincount(level, weights=mass, minlength=LEVELS)
-        else:
-            mass[near == client] = 0.0
-            order = distance.argsort()
-            distance, mass = distance[order], mass[order]
-        filled = mine + mass.cumsum()
-        charge = C / np.sqrt(filled) + (mass * distance).cumsum() / filled
-        total += min(C / float(np.sqrt(mine)), float(charge.min()))
+            total += _rounded_charge(client, near, distance.astype(np.float64), mass, C, reach[client])
+            continue
+        mass[near == client] = 0.0
+        order = distance.argsort()
+        total += _least_charge(quantities[client], distance[order], mass[order], C)
     return total
+
+
+def _least_charge(mine: float, distance: Matrix, mass: Floats, C: float) -> float:
+    """Return the least bound of a client with these samples over all prefixes of the others, nearest first."""
+    filled = mine + mass.cumsum()
+    charge = C / np.sqrt(filled) + (mass * distance).cumsum() / filled
+    return min(C / float(np.sqrt(mine)), float(charge.min()))
+
+
+def _rounded_charge(client: int, near: Labels, distance: Floats, mass: Floats, C: float, reach: float) -> float:
+    """Return the larger of two lower bounds: of the best coalition with rounded distances, and of own weights."""
+    scale = LEVELS / reach
+    level = np.minimum((distance * scale).astype(np.int64), LEVELS - 1)
+    others = np.where(near == client, 0.0, mass)
+    summed: Floats = np.bincount(level, weights=others, minlength=LEVELS).astype(np.float64)
+    rounded = _least_charge(float(mass[near == client][0]), np.arange(LEVELS) / scale, summed, C)
+    over = np.maximum(rounded - distance, 0.0)
+    if mass @ (over * over) >= C * C:  # the equation of lambda is passed already: own weights have a lower bound
+        return rounded
+    return float(least_bounds(distance[None], mass, np.array([reach]), C)[0])

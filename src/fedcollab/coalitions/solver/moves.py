@@ -15,8 +15,6 @@ import numpy as np
 from fedcollab.coalitions.inputs import Floats, Labels, first_appearance
 from fedcollab.coalitions.solver.instance import Problem
 
-#: bytes that the table of pair costs may take in any case
-TABLE = 2**27
 #: numbers that are priced at once
 CHUNK = 2**16
 
@@ -35,7 +33,7 @@ class Descent:
         self.labels = np.unique(labels, return_inverse=True)[1].astype(np.int64)
         self.slots = int(self.labels.max()) + 2  # the last one is empty: a unit may always leave to be alone
         self.table: Floats | None = None
-        if 16 * self.slots * problem.count <= max(TABLE, problem.room):
+        if 16 * self.slots * problem.count <= problem.room:
             self.table, self.prices = np.zeros((self.slots, problem.count)), np.empty((self.slots, problem.count))
             for label, row in zip(self.labels, problem.rows(), strict=True):
                 self.table[label] += row
@@ -57,12 +55,25 @@ class Descent:
                 return first_appearance(self.labels)
             self._recompute()
 
-    def take_out(self, units: Labels, groups: Labels) -> None:
-        """Take units out of their coalitions, into new ones of their own with these labels 0..K-1."""
-        for group in range(int(groups.max()) + 1):
-            target = int(np.flatnonzero(self.size == 0)[0])
-            for unit in units[groups == group]:
-                self._move(unit, target)
+    def together(self) -> float:
+        """Return L with everyone in one coalition."""
+        problem = self.problem
+        if self.table is None:
+            return problem.value(np.zeros(problem.count, dtype=np.int64))
+        sums = problem.own.sum() + self.table.sum() / 2
+        return float(problem.cost(problem.sizes.sum(), problem.masses.sum(), sums))
+
+    def relabel(self, labels: Labels) -> None:
+        """Move units until the partition is this one; a coalition keeps the slot that holds most of it."""
+        free = np.ones(self.slots, dtype=bool)
+        order = np.argsort(labels, kind="stable")
+        for members in np.split(order, np.flatnonzero(np.diff(labels[order])) + 1):
+            free = np.append(free, np.ones(self.slots - len(free), dtype=bool))
+            held = np.where(free, np.bincount(self.labels[members], minlength=self.slots), 0)
+            slot = int(held.argmax()) if held.any() else int(np.flatnonzero(free & (self.size == 0))[0])
+            free[slot] = False
+            for unit in members[self.labels[members] != slot]:
+                self._move(unit, slot)
         self._recompute()
 
     def _recompute(self) -> None:
@@ -88,7 +99,6 @@ class Descent:
         if table is None:
             return None
         changed = np.flatnonzero(self.changed)
-        self.changed[:] = False
         for slots in np.array_split(changed, 1 + len(changed) * problem.count // CHUNK):
             size = self.size[slots, None] + problem.sizes
             sums = self.sums[slots, None] + table[slots] + problem.own
@@ -100,6 +110,7 @@ class Descent:
                     price[at, problem.clash[self.labels == slot].any(axis=0)] = np.inf
             price[self.labels == slots[:, None]] = np.inf
             self.prices[slots] = price
+        self.changed[:] = False
         return np.asarray(self.prices.min(axis=0))
 
     def _gaining(self, join: Floats | None) -> Labels:
@@ -193,7 +204,7 @@ class Descent:
         return target, float(change[target]) + rest - float(self.cost[here])
 
     def _price(self, size: float, mass: float, sums: float) -> float:
-        """Return f of one slot."""
+        """Return the cost f of one slot; an empty one costs nothing."""
         return float(self.problem.cost(size, mass, sums)) if size > 0 else 0.0
 
     def _move(self, unit: int, target: int) -> None:

@@ -76,7 +76,7 @@ class Pool:
 
 
 def unpack(masks: Masks, count: int) -> Floats:
-    """0/1 rows from bit masks."""
+    """Return one row of zeros and ones for each bit mask: which units the coalition holds."""
     return ((masks[:, None] >> np.arange(count, dtype=np.uint64)) & np.uint64(1)).astype(np.float64)
 
 

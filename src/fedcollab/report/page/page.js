@@ -50,7 +50,7 @@
     } else {
       spec.width = "container";
     }
-    const renderer = square && count > data.crisp ? "canvas" : "svg";
+    const renderer = square && data.distance && count > data.crisp ? "canvas" : "svg";
     const options = { actions: false, renderer, tooltip: { disableDefaultStyle: true } };
     const { view } = await vegaEmbed(element, spec, options);
     views[id] = view;
@@ -180,18 +180,30 @@
     views.totals?.data("totals", totals(segment, mode)).runAsync();
   };
 
+  // Rows that belong to a coalition show when it is opened, or when they are found.
   const find = () => {
     const wanted = document.getElementById("find").value.trim().toLowerCase();
+    const opened = new Set([...document.querySelectorAll("#client-table button[aria-expanded=true]")].map((b) => b.dataset.coalition));
     let left = 0;
-    for (const row of document.querySelectorAll("#client-table tbody tr")) {
-      row.hidden = !row.textContent.toLowerCase().includes(wanted);
-      left += !row.hidden;
+    for (const row of document.querySelectorAll("#client-table tbody tr:not(.group)")) {
+      const member = row.dataset.member;
+      const found = row.textContent.toLowerCase().includes(wanted);
+      row.hidden = !found || (!wanted && member !== undefined && !opened.has(member));
+      left += found;
     }
     document.getElementById("found").textContent = wanted ? many(left, "client") : "";
   };
 
+  const open = (event) => {
+    const button = event.target.closest("button[data-coalition]");
+    if (!button) return;
+    button.setAttribute("aria-expanded", button.getAttribute("aria-expanded") === "true" ? "false" : "true");
+    find();
+  };
+
   const start = async () => {
     document.getElementById("find")?.addEventListener("input", find);
+    document.getElementById("client-table")?.addEventListener("click", open);
     if (slider) {
       const input = document.getElementById("c");
       input.addEventListener("input", update);
@@ -204,7 +216,7 @@
       const segment = slider.segments[Number(input.value)];
       const now = state(segment, "path");
       await Promise.all([
-        draw("matrix", { cells: cells(), blocks: now.blocks }),
+        specs.matrix && draw("matrix", { cells: cells(), blocks: now.blocks }),
         draw("totals", { totals: totals(segment, "path") }),
         draw("bounds", { bars: now.bars }),
         draw("path", {}),
@@ -216,7 +228,7 @@
       });
       update();
     }
-    await draw("matrix-fixed", { cells: cells(), blocks: data.blocks });
+    if (data.distance) await draw("matrix-fixed", { cells: cells(), blocks: data.blocks });
     for (const id of Object.keys(specs)) if (!views[id]) await draw(id, {});
     document.documentElement.dataset.ready = "yes";
   };

@@ -67,6 +67,9 @@ def merged(
             if _label(source, members[0]) in source.stopped
         },
         rounds=[source.rounds[_label(source, members[0])] for source, members in zip(sources, coalitions, strict=True)],
+        averaged=[
+            source.averaged[_label(source, members[0])] for source, members in zip(sources, coalitions, strict=True)
+        ],
         held_out={name: whose[name].held_out[name] for name in order if name in whose[name].held_out},
         failures=[*result.failures, *((first + at, name, why) for part in parts for at, name, why in part.failures)],
     )

@@ -1,0 +1,257 @@
+"""What a run's trainings mean: figures with intervals, who clearly gained, and whether the answer contradicts itself.
+
+The same for the terminal, the page and `--json`. A difference counts where its 90 % interval does not hold 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcollab import metrics
+from fedcollab.report.words import amount, interval, range_of_names, signed
+from fedcollab.runs.run import WAYS
+from fedcollab.training.comparison import MAJORITY, Comparison
+from fedcollab.uncertainty import BETTER, LEVEL, UNCLEAR, UNKNOWN, WORSE, Estimate, Estimates
+
+if TYPE_CHECKING:
+    from fedcollab.training import TrainingResult
+
+Floats = NDArray[np.float64]
+
+#: an accuracy whose interval is wider than this is called too uncertain to tell
+WIDE = 0.2
+#: the ways that what was advised is held against, and what they are called in a sentence
+OTHERS = {"local": "training alone", "global": "one model for everyone"}
+#: the measures that a mean over clients is given for, beside accuracy and loss, which have intervals
+PLAIN = ("balanced_accuracy", "auc")
+
+
+@dataclass(frozen=True, eq=False)
+class Judgement:
+    """What the trainings of the same clients mean, compared with each other.
+
+    Parameters
+    ----------
+    names : tuple of str
+        The clients, in the order of all arrays here.
+    results : mapping of TrainingResult
+        What was trained, by way of training.
+    comparison : Comparison
+        What is known about the same test samples, in the order of `names`.
+    """
+
+    names: tuple[str, ...]
+    results: Mapping[str, TrainingResult]
+    comparison: Comparison
+
+    @classmethod
+    def of(
+        cls, results: Mapping[str, TrainingResult], comparison: Comparison | None, names: Sequence[str]
+    ) -> Judgement:
+        """Return the judgement of some results.
+
+        Parameters
+        ----------
+        results : mapping of TrainingResult
+            What was trained, by way of training.
+        comparison : Comparison or None
+            How they compare on the same test samples; without it, differences are taken from the results alone, and
+            their intervals are wider.
+        names : sequence of str
+            The clients, in the order of all figures.
+        """
+        if comparison is None or not set(results) <= set(comparison.models):
+            comparison = Comparison.of_results(results)
+        return cls(tuple(names), results, comparison.ordered(names))
+
+    @cached_property
+    def sure(self) -> bool:
+        """Whether anything is known about how sure the figures are; results of earlier versions do not tell."""
+        return bool(np.isfinite(self.comparison.samples).any())
+
+    def column(self, way: str, measure: str) -> Floats:
+        """Return one measure of each client's model, NaN where it is not known."""
+        result = self.results[way]
+        values = result.used.get(measure, np.full(len(result.names), np.nan))
+        by_name = dict(zip(result.names, values.tolist(), strict=True))
+        return np.array([by_name.get(name, np.nan) for name in self.names])
+
+    def accuracy(self, way: str) -> Estimates:
+        """Return each client's accuracy by a way of training; the figures are there even if nothing else is known."""
+        return self._with_figures(self.comparison.accuracy(way), self.column(way, "accuracy"))
+
+    def gain(self, way: str, over: str = "local") -> Estimates:
+        """Return each client's gain in accuracy by one way of training over another."""
+        return self._with_figures(
+            self.comparison.accuracy_gain(way, over), self.column(way, "accuracy") - self.column(over, "accuracy")
+        )
+
+    def loss_gain(self, way: str, over: str = "local") -> Estimates:
+        """Return by how much each client's log loss is lower by one way of training than by another."""
+        return self._with_figures(
+            self.comparison.loss_gain(way, over), self.column(over, "loss") - self.column(way, "loss")
+        )
+
+    def mean(self, way: str, measure: str) -> float:
+        """Return the mean of a measure over the clients that have it; NaN if none has."""
+        values = self.column(way, measure)
+        return float(np.nanmean(values)) if np.isfinite(values).any() else float("nan")
+
+    @property
+    def majority(self) -> Estimates | None:
+        """The accuracy of always giving each client's most frequent training class, where that is known."""
+        return self.comparison.accuracy(MAJORITY) if MAJORITY in self.comparison.models else None
+
+    def contradictions(self) -> list[str]:
+        """Return a sentence for each way of training that is clearly better than the coalitions, the worst first.
+
+        That is so where the mean gain of the coalitions over it is clearly negative in accuracy, or clearly negative in
+        log loss and not clearly positive in accuracy.
+        """
+        found = []
+        for other, words in OTHERS.items():
+            if other not in self.results or "coalitions" not in self.results:
+                continue
+            gain, loss = self.gain("coalitions", other).average, self.loss_gain("coalitions", other).average
+            begin = f"Measured on the clients' test samples, {words} is better than these coalitions"
+            if gain.verdict == WORSE:
+                by = f"by {amount(-gain.mean)} points of accuracy on average over clients"
+                text = f"{begin}: {by} ({interval(gain, flipped=True)})."
+            elif loss.verdict == WORSE and gain.verdict != BETTER:
+                by = f"its mean log loss is lower by {-loss.mean:.3f}"
+                limits = f"{100 * LEVEL:.0f} % interval {-loss.high:.3f} to {-loss.low:.3f}"
+                text = f"{begin}: {by} ({limits}); accuracies show no clear difference."
+            else:
+                continue
+            found.append((gain.mean, text))
+        return [text for _, text in sorted(found)]
+
+    def sentences(self) -> list[str]:
+        """Return what each way of training gave against training alone: nothing where that was not trained."""
+        if "local" not in self.results:
+            return []
+        return [self.counted(way) for way in ("coalitions", "global") if way in self.results]
+
+    def counted(self, way: str) -> str:
+        """Return how many clients clearly gain and lose by a way of training against training alone, in words."""
+        gain = self.gain(way)
+        count = sum(verdict != UNKNOWN for verdict in gain.verdicts)
+        if not count:
+            return f"{WAYS[way].capitalize()}: how sure the differences are is not known."
+        better, worse, unclear = (gain.count(word) for word in (BETTER, WORSE, UNCLEAR))
+        text = f"{better} of {count} clients clearly gain{'s' if better == 1 else ''} against training alone, "
+        text += f"{worse or 'none'} clearly lose{'s' if worse < 2 else ''}"
+        text += f"; no clear difference for {unclear}" if unclear else ""
+        average = gain.average
+        clear = {BETTER: "a clear gain", WORSE: "a clear loss"}.get(average.verdict, "no clear difference")
+        mean = f"On average {signed(average.mean)} points ({interval(average)}): {clear}."
+        return f"{WAYS[way].capitalize()}: {text}. {mean}"
+
+    def remarks(self) -> list[str]:
+        """Return sentences on what the figures cannot tell, and on models that are no better than a constant answer."""
+        return [*self._below_majority(), *self._too_small()]
+
+    def figures(self) -> dict[str, Any]:
+        """Return all figures as plain values, for JSON."""
+        ways = {way: self._way(way) for way in self.results}
+        majority = self.majority
+        return {
+            "remarks": self.remarks(),
+            "results": ways,
+            "majority_class": None if majority is None else _plain(majority),
+            "test_samples": self.comparison.samples,
+        }
+
+    def _way(self, way: str) -> dict[str, Any]:
+        """Return the figures of one way of training."""
+        accuracy, known = self.accuracy(way), np.isfinite(self.column(way, "accuracy"))
+        values: dict[str, Any] = {
+            "accuracy": accuracy.mean,
+            "mean_accuracy": accuracy.average.mean,
+            "accuracy_interval": _plain(accuracy),
+            "loss": self.column(way, "loss"),
+            "mean_loss": self.mean(way, "loss"),
+            **{key: self.column(way, key) for key in PLAIN},
+            **{f"mean_{key}": self.mean(way, key) for key in PLAIN},
+            "ipr": None,
+            "rsd": None,
+        }
+        if "local" in self.results and way != "local":
+            alone = self.column("local", "accuracy")
+            both = known & np.isfinite(alone)
+            values["ipr"] = metrics.ipr(accuracy.mean[both], alone[both]) if both.any() else None
+            values["rsd"] = metrics.rsd(accuracy.mean[both], alone[both]) if both.any() else None
+        for other in ("local", "global"):
+            if other in self.results and other != way and way != "local":
+                values[f"gain_over_{other}"] = _plain(self.gain(way, other), verdicts=True)
+                values[f"loss_gain_over_{other}"] = _plain(self.loss_gain(way, other), verdicts=True)
+        return values
+
+    def _below_majority(self) -> list[str]:
+        """Return sentences on ways of training, and on coalitions, whose mean accuracy is below the majority class."""
+        if self.majority is None:
+            return []
+        found = []
+        groups = {way: [(WAYS[way].capitalize(), list(self.names))] for way in ("local", "global")}
+        if "coalitions" in self.results:
+            numbered = enumerate(self.results["coalitions"].coalitions, 1)
+            named = [(number, members) for number, members in numbered if len(members) > 1]
+            groups["coalitions"] = [
+                (f"Coalition {number} ({range_of_names(members, 3)})", members) for number, members in named
+            ]
+        for way, parts in groups.items():
+            for words, members in parts if way in self.results else ():
+                part = self.comparison.ordered(members)
+                gain = part.accuracy_gain(way, MAJORITY).average
+                if gain.mean < 0:
+                    least = part.accuracy(MAJORITY).average.mean
+                    sure = "clearly " if gain.verdict == WORSE else ""
+                    found.append(
+                        f"{words}: the mean accuracy ({amount(part.accuracy(way).average.mean)} %) is {sure}below that "
+                        f"of always giving each client's most frequent class ({amount(least)} %)."
+                    )
+        return found
+
+    def _too_small(self) -> list[str]:
+        """Return a sentence on the clients whose test split is too small to tell an accuracy."""
+        way = "coalitions" if "coalitions" in self.results else next(iter(self.results))
+        found, samples = self.comparison.accuracy(way), self.comparison.samples
+        wide = np.flatnonzero(np.nan_to_num(found.high - found.low) > WIDE)
+        if not len(wide):
+            return []
+        most = int(wide[np.argmax((found.high - found.low)[wide])])
+        few = samples[wide].astype(int)
+        how_many = f"{few.min()}" if few.min() == few.max() else f"{few.min()} to {few.max()}"
+        one = len(wide) == 1
+        clients = f"{self.names[wide[0]]} has" if one else f"{len(wide)} of {len(self.names)} clients have"
+        whose = "its accuracy" if one else f"the accuracy of {self.names[most]}"
+        return [
+            f"{clients} too few test samples to tell much ({how_many}): {whose}, {amount(found.mean[most])} % of "
+            f"{int(samples[most])} samples, may be anything from {amount(found.low[most])} to "
+            f"{amount(found.high[most])} %."
+        ]
+
+    def _with_figures(self, found: Estimates, figures: Floats) -> Estimates:
+        """Return estimates with the figures themselves where nothing but them is known."""
+        if self.sure:
+            return found
+        mean = float(np.nanmean(figures)) if np.isfinite(figures).any() else float("nan")
+        unknown = np.full(len(figures), np.nan)
+        return Estimates(figures, unknown, unknown, unknown, Estimate(mean, *[float("nan")] * 3))
+
+
+def _plain(found: Estimates, *, verdicts: bool = False) -> dict[str, Any]:
+    """Return estimates as plain values, with the mean over clients."""
+    parts: dict[str, Any] = {"mean": found.mean, "stderr": found.stderr, "low": found.low, "high": found.high}
+    average = found.average
+    over: dict[str, Any] = {"mean": average.mean, "stderr": average.stderr, "low": average.low, "high": average.high}
+    if verdicts:
+        parts["verdicts"] = found.verdicts
+        over["verdict"] = average.verdict
+    return {"average": over, **parts}

@@ -1,0 +1,120 @@
+"""The client side of comparing models: several models on the same test samples. Counts, means and covariances leave.
+
+Each model is sent (`w0`, `w1`, ...), or is one that stayed with the client: then its training is named, and the client
+knows what that model did with each sample (`training.outcomes`). Last comes always giving the most frequent class.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, NotRequired, TypedDict
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcollab.training import outcomes
+from fedcollab.training.client import limit_setting
+from fedcollab.training.client_side import data_of, lend_network, tensor_of
+from fedcollab.training.descend import Setting, gradient
+from fedcollab.training.outcomes import Outcome
+from fedcollab.wire.action import Refused, Release, action
+from fedcollab.wire.fields import FurtherArrays, Sides, Whole
+from fedcollab.wire.limits import Limits
+from fedcollab.wire.silo import Silo
+
+Lists = Annotated[list[str], Sides("K")]
+
+
+class CompareMessage(TypedDict):
+    """What a client is sent to compare K models; further arrays `w0`, `w1`, ... are the weights of those that are sent.
+
+    Attributes
+    ----------
+    trainings : list of str
+        Which training each model is of (see `checkpoint.identity`).
+    settings : list of str
+        The model and the settings of each training (`Setting`), as JSON.
+    """
+
+    trainings: Lists
+    settings: Lists
+
+
+class CompareReply(TypedDict):
+    """What a client answers about the models, and last about always giving its most frequent class (so M is K + 1).
+
+    Attributes
+    ----------
+    samples : int
+        The number of test samples.
+    known : list of bool
+        Whether the client knows the model's outcome: it was sent, or kept.
+    right : array, optional
+        How many test samples each two models both get right; missing where there are fewer than the silo's limit. The
+        rows and columns of models that are not known are 0.
+    loss : array, optional
+        The mean loss of each model.
+    spread : array, optional
+        The covariances of the models' losses over test samples.
+    """
+
+    samples: Whole
+    known: Annotated[list[bool], Sides("M")]
+    right: NotRequired[Annotated[NDArray[np.int64], Sides("M", "M", low=0)]]
+    loss: NotRequired[Annotated[NDArray[np.float64], Sides("M")]]
+    spread: NotRequired[Annotated[NDArray[np.float64], Sides("M", "M")]]
+
+
+def _limit(message: CompareMessage, silo: Silo, limits: Limits) -> None:
+    """Refuse settings and weights that do not fit the data that were prepared."""
+    weights = {key: value for key, value in message.items() if isinstance(value, np.ndarray)}
+    wanted = [f"w{position}" for position in range(len(message["settings"]))]
+    unknown = sorted(weights.keys() - set(wanted))
+    if unknown:
+        raise Refused(f"`{unknown[0][:40]}` is the weights of no model")
+    for key, setting in zip(wanted, message["settings"], strict=True):
+        if key in weights:
+            limit_setting({"setting": setting, "w": weights[key]}, silo, limits)
+
+
+def _one_more(message: CompareMessage, reply: CompareReply) -> str | None:
+    """Return what is wrong with a reply that is not about every model and one more, or whose counts are not counts."""
+    if len(reply["known"]) != len(message["trainings"]) + 1:
+        return "the reply is about another number of models"
+    if len({key in reply for key in ("right", "loss", "spread")}) > 1:
+        return "`right`, `loss` and `spread` belong together"
+    if "right" in reply and int(reply["right"].max()) > reply["samples"]:
+        return "`right` has more samples than there are"
+    return None
+
+
+@action(
+    "compare",
+    purpose="compared models on its test samples: counts of right ones, mean losses and their covariances",
+    release=Release.EXACT,
+    limit=_limit,
+    consistent=_one_more,
+)
+def compare(message: Annotated[CompareMessage, FurtherArrays], silo: Silo) -> CompareReply:
+    """Compare models, and always giving the most frequent class, on one client's test split."""
+    found = [_outcome(message, position, silo) for position in range(len(message["trainings"]))]
+    found.append(outcomes.of_majority(silo, len(silo.schema.classes)))
+    samples = len(silo.arrays.y_test)
+    reply: CompareReply = {"samples": samples, "known": [outcome is not None for outcome in found]}
+    if samples < max(2, silo.limits.min_samples):
+        return reply
+    nothing = Outcome(np.zeros(samples, dtype=bool), np.zeros(samples))
+    right = np.stack([(outcome or nothing).right for outcome in found]).astype(np.int64)
+    losses = np.stack([(outcome or nothing).loss for outcome in found])
+    return {**reply, "right": right @ right.T, "loss": losses.mean(axis=1), "spread": np.cov(losses)}
+
+
+def _outcome(message: CompareMessage, position: int, silo: Silo) -> Outcome | None:
+    """Return what one of the models does with each test sample, or None if that is not known."""
+    w = message.get(f"w{position}")
+    if not isinstance(w, np.ndarray):
+        return outcomes.kept_of(silo, message["trainings"][position])
+    setting, data = Setting(**json.loads(message["settings"][position])), data_of(silo)
+    with lend_network(setting, silo.device) as network:
+        logits = gradient(network, setting).logits(tensor_of(w, silo.device), data["x_test"])
+    return outcomes.of_logits(logits, data["y_test"])

@@ -1,0 +1,207 @@
+"""What trainings mean, from planted results: who clearly gained, what contradicts the answer, what cannot be told."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedcollab import files
+from fedcollab.cli.stages import summary
+from fedcollab.coalitions import solve
+from fedcollab.distances import Distances
+from fedcollab.report import Judgement, read_run, show_run, show_training, write
+from fedcollab.training import MAJORITY, Comparison, TrainingResult
+
+NAMES = ("n", "s", "e")
+
+
+def planted(
+    accuracy: Mapping[str, list[float]], loss: Mapping[str, list[float]] | None = None, samples: float = 400
+) -> Judgement:
+    """Results of three clients with these accuracies and losses, and models that judge samples independently."""
+    groups = {"local": [["n"], ["s"], ["e"]], "global": [list(NAMES)], "coalitions": [["n", "s"], ["e"]]}
+    many = np.full(3, float(samples))
+    results = {}
+    for way, values in accuracy.items():
+        losses = np.array((loss or {}).get(way, [0.5] * 3))
+        measures = {"accuracy": np.array(values), "loss": losses, "balanced_accuracy": np.array(values) - 0.1}
+        measures |= {"auc": np.array([0.8, np.nan, 0.9]), "loss_stderr": np.full(3, 0.01), "samples": many}
+        results[way] = TrainingResult(NAMES, groups[way], measures)
+    return Judgement.of(results, None, NAMES)
+
+
+def with_majority(judgement: Judgement, accuracy: list[float]) -> Judgement:
+    """The same, where always giving the most frequent class has this accuracy."""
+    known = judgement.comparison
+    wider = ((0, 0), (0, 1), (0, 1))
+    right, spread = (np.pad(part, wider, constant_values=np.nan) for part in (known.right, known.spread))
+    right[:, -1, -1] = np.array(accuracy) * known.samples
+    loss = np.pad(known.loss, wider[:2], constant_values=np.nan)
+    whole = Comparison(known.names, (*known.models, MAJORITY), known.samples, right, loss, spread)
+    return replace(judgement, comparison=whole)
+
+
+GOOD = {"local": [0.7, 0.7, 0.7], "global": [0.5, 0.5, 0.5], "coalitions": [0.9, 0.71, 0.6]}
+
+
+def test_clear_gains_and_losses_are_counted() -> None:
+    """400 samples: 20 points are a gain, 1 point is none, 10 points less are a loss."""
+    judgement = planted(GOOD)
+    assert judgement.gain("coalitions").verdicts == ["better", "no clear difference", "worse"]
+    coalitions, everyone = judgement.sentences()
+    assert coalitions.startswith(
+        "In coalitions: 1 of 3 clients clearly gains against training alone, 1 clearly loses; no clear difference for "
+        "1. On average +3.7 points (90 % interval +0.7 to +6.6): a clear gain."
+    )
+    assert "0 of 3 clients clearly gain against training alone, 3 clearly lose. On average −20.0 points" in everyone
+    assert judgement.contradictions() == []
+
+
+def test_small_differences_contradict_nothing() -> None:
+    few = planted({**GOOD, "local": [0.9, 0.75, 0.65]}, samples=40)
+    assert few.contradictions() == []
+    assert "no clear difference" in few.sentences()[0]
+
+
+def test_alone_and_everyone_better_than_the_coalitions_come_worst_first() -> None:
+    judgement = planted({"local": [0.8, 0.8, 0.8], "global": [0.9, 0.9, 0.9], "coalitions": [0.7, 0.7, 0.7]})
+    first, second = judgement.contradictions()
+    assert first.startswith(
+        "Measured on the clients' test samples, one model for everyone is better than these coalitions: by 20.0 points "
+        "of accuracy on average over clients (90 % interval 17."
+    )
+    assert "training alone is better than these coalitions: by 10.0 points" in second
+
+
+def test_a_lower_loss_contradicts_where_accuracies_are_equal() -> None:
+    equal = {way: [0.8, 0.8, 0.8] for way in ("local", "coalitions")}
+    worse = {"local": [0.4, 0.4, 0.4], "coalitions": [0.5, 0.5, 0.5]}
+    (line,) = planted(equal, worse).contradictions()
+    assert "training alone is better than these coalitions: its mean log loss is lower by 0.100" in line
+    better = {**equal, "coalitions": [0.95, 0.95, 0.95]}
+    assert planted(better, worse).contradictions() == [], "accuracy clearly gained: losses alone contradict nothing"
+
+
+def test_models_below_the_most_frequent_class_are_named() -> None:
+    """Everyone together (50 against 64.7 %) for sure; coalition 1 (80.5 against 82) not; alone (70) is above."""
+    judgement = with_majority(planted(GOOD), [0.82, 0.82, 0.3])
+    below = "below that of always giving each client's most frequent class"
+    assert judgement.remarks() == [
+        f"Everyone together: the mean accuracy (50.0 %) is clearly {below} (64.7 %).",
+        f"Coalition 1 (n, s): the mean accuracy (80.5 %) is {below} (82.0 %).",
+    ]
+
+
+def test_a_test_split_that_is_too_small_is_named_with_its_width() -> None:
+    judgement = planted({"local": [0.5, 0.9, 0.9], "coalitions": [0.5, 0.9, 0.9]}, samples=10)
+    (line,) = judgement.remarks()
+    assert line == (
+        "3 of 3 clients have too few test samples to tell much (10): the accuracy of n, 50.0 % of 10 samples, may be "
+        "anything from 26.9 to 73.1 %."
+    )
+    assert planted(GOOD).remarks() == []
+
+
+def test_results_of_earlier_versions_keep_their_figures() -> None:
+    """Without numbers of test samples nothing is said about how sure the figures are."""
+    found = planted(GOOD)
+    old = {
+        way: replace(result, measures={key: result.measures[key] for key in ("accuracy", "loss")})
+        for way, result in found.results.items()
+    }
+    judgement = Judgement.of(old, None, NAMES)
+    assert judgement.accuracy("coalitions").average.mean == pytest.approx(np.mean(GOOD["coalitions"]))
+    assert judgement.gain("coalitions").average.verdict == "not known"
+    assert judgement.sentences()[0] == "In coalitions: how sure the differences are is not known."
+    assert judgement.contradictions() == judgement.remarks() == []
+
+
+# Terminal, page and JSON say it first.
+
+CONTRADICTED = {"local": [0.8, 0.8, 0.8], "global": [0.5, 0.5, 0.5], "coalitions": [0.7, 0.7, 0.7]}
+
+
+@pytest.fixture
+def contradicted(tmp_path: Path) -> tuple[Any, Judgement, Path]:
+    """A fitted run of three clients whose trainings contradict the answer, in a run directory."""
+    matrix = np.array([[0, 0.05, 0.9], [0.05, 0, 0.9], [0.9, 0.9, 0]])
+    distances = Distances(matrix, NAMES, np.array([100, 100, 5000]))
+    distances.save(tmp_path / "distances.json")
+    collaboration = solve(distances, C=5)
+    collaboration.save(tmp_path / "collaboration.json")
+    judgement = planted(CONTRADICTED)
+    for way, result in judgement.results.items():
+        result.save(tmp_path / "training" / way / "training.json")
+    return SimpleNamespace(distances=distances, collaboration=collaboration), judgement, tmp_path
+
+
+def test_the_terminal_says_first_what_contradicts_the_answer(
+    contradicted: tuple[Any, Judgement, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    fitted, judgement, folder = contradicted
+    show_run(fitted, judgement, folder / "report.html", "next")
+    shown = " ".join(capsys.readouterr().out.split())
+    assert shown.startswith(
+        "Not confirmed by training. Measured on the clients' test samples, training alone is better"
+    )
+    assert shown.index("is better than these coalitions: by 10.0 points") < shown.index("should train in 1 coalition")
+    for column in ("balanced", "AUC", "log loss", "70.0 ± 2.2 %", "60.0 %", "85.0 %", "0.500", "−10.0 ± 2.9"):
+        assert column in shown
+
+
+def test_json_says_first_what_contradicts_the_answer(contradicted: tuple[Any, Judgement, Path]) -> None:
+    fitted, judgement, folder = contradicted
+    plain = json.loads(files.dumps(summary(fitted, judgement, folder / "report.html")))
+    assert next(iter(plain)) == "contradictions"
+    assert "training alone is better" in plain["contradictions"][0]
+    found = plain["results"]["coalitions"]
+    assert found["mean_accuracy"] == pytest.approx(0.7)
+    assert found["gain_over_local"]["average"]["verdict"] == "worse"
+    assert found["gain_over_local"]["verdicts"] == ["worse"] * 3
+    assert found["gain_over_global"]["verdicts"] == ["better"] * 3
+    assert found["mean_auc"] == pytest.approx(0.85)
+    assert found["auc"][1] is None
+    low, high = (found["accuracy_interval"][end][0] for end in ("low", "high"))
+    assert low < 0.7 < high
+    assert plain["test_samples"] == [400] * 3
+
+
+def test_the_page_says_first_what_contradicts_the_answer(contradicted: tuple[Any, Judgement, Path]) -> None:
+    _, _, folder = contradicted
+    text = write(folder).read_text(encoding="utf-8")
+    assert text.index("Training does not confirm this answer.") < text.index('<p class="headline">')
+    assert "training alone is better than these coalitions: by 10.0 points" in text
+    assert "clearly worse" in text
+
+
+def test_a_comparison_of_other_trainings_is_not_used(contradicted: tuple[Any, Judgement, Path], tmp_path: Path) -> None:
+    _, judgement, folder = contradicted
+    names = [f"training/{way}/training.json" for way in ("local", "global", "coalitions")]
+    digests = {name: files.digest(folder / name) for name in names}
+    whole = with_majority(judgement, [0.6, 0.6, 0.6]).comparison
+    whole.save(folder / "training" / "comparison.json", {"settings": {}, "inputs": digests})
+    contents = read_run(folder)
+    assert contents.comparison is not None
+    assert contents.judgement is not None
+    assert contents.judgement.majority is not None
+    other = judgement.results["local"]
+    other.save(folder / "training" / "local" / "training.json", {"settings": {}, "inputs": {"clients": "others"}})
+    assert read_run(folder).comparison is None
+    shutil.rmtree(folder / "training")
+    assert read_run(folder).judgement is None
+
+
+def test_a_single_training_shows_its_intervals(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    result = planted(GOOD).results["coalitions"]
+    show_training(result, tmp_path)
+    shown = capsys.readouterr().out
+    assert "80.5 ± 2.2 %" in shown, "n and s: 90 and 71 %, 400 samples each"
+    assert "Mean accuracy 73.7 ± 2.0 % (balanced 63.7 %, AUC 85.0 %, log loss 0.500)." in shown
