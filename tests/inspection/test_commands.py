@@ -152,7 +152,7 @@ def test_identifiers_can_be_kept(heart: Tables, tmp_path: Path) -> None:
         heart[name] = table.assign(patient_id=np.arange(len(table)))
     own = ("--clients", write_tables(heart, tmp_path / "in"), "--label", "label")
     assert "[--drop patient_id" in refused("estimate", *own, "-o", tmp_path / "d.json")
-    kept = json.loads(call("estimate", *own, "--keep", "patient_id", "-o", tmp_path / "d.json", "--json").stdout)
+    kept = json.loads(call("estimate", *own, "--trust", "patient_id", "-o", tmp_path / "d.json", "--json").stdout)
     assert {each["severity"] for each in kept["findings"] if each["column"] == "patient_id"} == {"info"}
     assert (tmp_path / "inspection.json").is_file()
     shown = call("estimate", *own, "--drop", "patient_id", "-o", tmp_path / "e.json").stdout

@@ -150,9 +150,9 @@ def test_small_clients_and_test_splits_are_mentioned(heart: Tables) -> None:
 def test_what_a_user_knows_to_be_right_is_only_mentioned(heart: Tables) -> None:
     tables = planted(heart, None, assign("patient_id", lambda t, p: np.arange(len(t))))
     tables["va"]["label"] = tables["va"]["label"].str.title()
-    assert found(tables, keep=["patient_id", "label"]) == set()
+    assert found(tables, trust=["patient_id", "label"]) == set()
     tables["va"] = tables["va"].drop(columns="age")
-    assert found(tables, keep=["patient_id", "label", "age"]) == {("va", "age", "column-missing", "error")}
+    assert found(tables, trust=["patient_id", "label", "age"]) == {("va", "age", "column-missing", "error")}
 
 
 @pytest.mark.dataset("federations")

@@ -105,7 +105,7 @@ def look(
         if not broken:
             raise InputError(f"`--clients` has {len(clients)} client(s); at least 2 are needed to compare them")
         return inspection.Inspection(tuple(broken), tuple(client.name for client in clients))
-    found = inspection.inspect(clients, keep=brought.get("keep", ()), test_share=test_share, seed=seed)
+    found = inspection.inspect(clients, trust=brought.get("trust", ()), test_share=test_share, seed=seed)
     return replace(found, findings=(*broken, *found.findings))
 
 

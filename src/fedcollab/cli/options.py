@@ -96,7 +96,7 @@ source = several(
         "--id", "id_column", metavar="COLUMN", help="Rows that share its value stay together in splits; no feature."
     ),
     click.option(
-        "--keep", multiple=True, metavar="COLUMN", help="A column (`label`: the labels) that the data check may keep."
+        "--trust", multiple=True, metavar="COLUMN", help="A column (`label`: the labels) that the data check may trust."
     ),
 )
 
@@ -273,7 +273,7 @@ def take_pairs(settings: dict[str, Any], option: str) -> dict[str, Any]:
     return taken
 
 
-READING = ("columns", "label_map", "merge_labels", "id_column", "keep")
+READING = ("columns", "label_map", "merge_labels", "id_column", "trust")
 
 
 def take_reading(settings: dict[str, Any]) -> dict[str, Any]:
@@ -318,7 +318,7 @@ def find_clients(
     clients : list of ClientData
         The clients.
     brought : dict
-        Settings of a scenario; for own data "reading" (how files were read, for the run's record), "keep" and
+        Settings of a scenario; for own data "reading" (how files were read, for the run's record), "trust" and
         "unreadable" as well.
 
     Raises
@@ -330,9 +330,9 @@ def find_clients(
         raise InputError("give either a SCENARIO.toml or --clients FOLDER (with --label COLUMN)")
     how = how or {}
     if clients is not None:
-        keep = tuple(LABEL if name == label else name for name in how.get("keep", ()))
-        reading = data.Reading(label, drop, **{key: value for key, value in how.items() if key != "keep"})
-        return _read_own(data.OwnData(clients, reading, keep), strict)
+        trust = tuple(LABEL if name == label else name for name in how.get("trust", ()))
+        reading = data.Reading(label, drop, **{key: value for key, value in how.items() if key != "trust"})
+        return _read_own(data.OwnData(clients, reading, trust), strict)
     if scenario is None or not scenario.is_file():
         raise InputError(f"`SCENARIO` (={str(scenario)!r}) does not exist; expected a TOML file")
     own = data.load_own(scenario)
@@ -341,7 +341,7 @@ def find_clients(
             raise InputError(f"`{scenario}` says how files are read; give label, columns and the like there")
         return _read_own(own, strict)
     if how:
-        raise InputError("--columns, --label-map, --merge-labels, --id and --keep are for your own files")
+        raise InputError("--columns, --label-map, --merge-labels, --id and --trust are for your own files")
     made = scenarios.load(scenario)
     return list(made.clients), {**made.settings, "scale": made.scale}
 
@@ -357,7 +357,7 @@ def _read_own(own: OwnData, strict: bool) -> tuple[list[ClientData], dict[str, A
     used = {"label": reading.label, "drop": list(reading.drop), "columns": reading.columns, "id": reading.id_column}
     used["label_map"] = dict(reading.label_map)
     record = {key: value for key, value in used.items() if value or key in ("label", "drop")}
-    brought = {"reading": record, "keep": own.keep, "unreadable": folder.unreadable, "own": own}
+    brought = {"reading": record, "trust": own.trust, "unreadable": folder.unreadable, "own": own}
     return folder.clients, {**brought, **check_own_settings(own.settings)}
 
 
@@ -412,13 +412,13 @@ def open_source(
         yield find_clients(scenario, clients, label, drop, how, strict=strict)
         return
     given = dict(how or {})
-    keep = given.pop("keep", ())
+    trust = given.pop("trust", ())
     if any((scenario, clients, label, drop, given)):
         raise InputError("give either --on FOLDER or clients; with --on, data, label and columns are each silo's own")
     if find_spec("flwr") is None:
         raise InputError("`--on` needs Flower: pip install 'fedcollab[flower]'")
     with flower.connect_federation(on, names=names, journal=journal) as runtime:
-        yield runtime, {"keep": keep}
+        yield runtime, {"trust": trust}
 
 
 def open_distances(path: Path) -> Distances:

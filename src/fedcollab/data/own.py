@@ -7,7 +7,7 @@ drop = ["record"]            # columns to leave out
 columns = "common"           # or a list of columns
 merge_labels = true          # take spellings of one label as one
 id = "patient"               # rows of one patient stay together in every split; no feature
-keep = ["income"]            # columns that the data check may not object to
+trust = ["income"]            # columns that the data check may not object to
 
 [data.label_map]             # what to read instead of a label
 ja = "yes"
@@ -29,7 +29,7 @@ from fedcollab.data.read import Reading
 from fedcollab.errors import InputError, unknown
 
 TABLE = "data"
-KEYS = ("clients", "label", "drop", "columns", "merge_labels", "id", "keep", "label_map")
+KEYS = ("clients", "label", "drop", "columns", "merge_labels", "id", "trust", "label_map")
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class OwnData:
         The folder with one file per client.
     reading : Reading
         How its files are read.
-    keep : tuple of str
+    trust : tuple of str
         Columns that the data check may not object to.
     settings : mapping
         The table [settings], not checked yet.
@@ -50,7 +50,7 @@ class OwnData:
 
     clients: Path
     reading: Reading
-    keep: tuple[str, ...] = ()
+    trust: tuple[str, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -112,7 +112,7 @@ def _own(table: Any, rest: dict[str, Any], folder: Path) -> OwnData:
         table.get("merge_labels", False),
         _text("id", table.get("id")),
     )
-    return OwnData(folder / table["clients"], reading, _texts("keep", table.get("keep", [])), settings)
+    return OwnData(folder / table["clients"], reading, _texts("trust", table.get("trust", [])), settings)
 
 
 def _text(key: str, value: Any) -> str | None:
@@ -151,7 +151,7 @@ def own_text(own: OwnData, reasons: Mapping[str, str] | None = None) -> str:
         "columns": columns,
         "merge_labels": reading.merge_labels,
         "id": reading.id_column,
-        "keep": list(own.keep),
+        "trust": list(own.trust),
     }
     lines = [f"[{TABLE}]"]
     for key, value in entries.items():

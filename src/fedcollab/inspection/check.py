@@ -26,7 +26,7 @@ KEPT = ("quantity", "test_quantity", "labels", "columns")
 def inspect(
     clients: Clients,
     *,
-    keep: Iterable[str] = (),
+    trust: Iterable[str] = (),
     test_share: float = 0.2,
     seed: int = 0,
     runtime: str | None = None,
@@ -41,7 +41,7 @@ def inspect(
     ----------
     clients : iterable of ClientData, mapping, Runtime or Federation
         The clients; a mapping is from names to `ClientData` or `(x, y)`.
-    keep : iterable of str
+    trust : iterable of str
         Columns that are known to be right ("label": the labels): what is found about them is only mentioned.
     test_share : float
         Hold-out share of clients without a test split, as in the run that follows.
@@ -87,7 +87,7 @@ def inspect(
         for name, why in {**carrier.missing, **carrier.absent}.items()
     ]
     found = [*label_findings(replies), *column_findings(replies), *table_findings(replies), *silent]
-    known = set(keep)
+    known = set(trust)
     settled = [
         replace(each, severity="info") if each.column in known and each.kind not in STRUCTURE else each
         for each in found

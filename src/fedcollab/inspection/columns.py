@@ -131,7 +131,7 @@ def _identifier(column: str, profiles: Mapping[str, Any]) -> Iterator[Finding]:
         more = ", rising or falling from row to row" if monotone else ""
         doubt = "a measurement, or an identifier that tells clients apart"
         yield Finding(
-            None, column, "identifier", severity, f"{seen}{more}: {doubt}.", f"{ids}; --keep {column}: a measurement"
+            None, column, "identifier", severity, f"{seen}{more}: {doubt}.", f"{ids}; --trust {column}: a measurement"
         )
 
 
@@ -201,7 +201,7 @@ def _leakage(column: str, profiles: Mapping[str, Any], replies: Replies) -> Iter
     skills = {name: part["skill"] for name, part in profiles.items() if part["skill"] is not None}
     weights = {name: _errors(replies[name]) for name in skills}
     effect = "if it was written down after the label was known, every accuracy is too good"
-    remedy = f"--drop {column} (--keep {column}: it is known before)"
+    remedy = f"--drop {column} (--trust {column}: it is known before)"
     if not skills:
         return
     pooled = sum(skills[name] * weights[name] for name in skills) / max(1, sum(weights.values()))
@@ -229,7 +229,7 @@ def _missing(column: str, profiles: Mapping[str, Any], replies: Replies) -> Iter
         if share - least >= MISSING and share >= usual:
             seen = f"missing in {100 * share:.0f} % of the rows here, and in {100 * least:.0f} % at another client"
             effect = "missingness alone tells these clients apart"
-            remedy = f"--drop {column} (--keep {column}: go on with it)"
+            remedy = f"--drop {column} (--trust {column}: go on with it)"
             yield Finding(name, column, "missingness", "warning", f"{seen}: {effect}.", remedy)
 
 

@@ -14,7 +14,7 @@ IMBALANCE = 0.95
 
 Replies = Mapping[str, Message]
 
-_MERGE = "--merge-labels takes them as one (--keep label: they are different classes)"
+_MERGE = "--merge-labels takes them as one (--trust label: they are different classes)"
 _MAP = "--label-map FILE says which label is which"
 
 

@@ -144,7 +144,7 @@ def unit_findings(column: str, profiles: Mapping[str, Mapping[str, Any]]) -> Ite
 
 def _other_unit(name: str, column: str, seen: str) -> Finding:
     effect = "another unit makes like clients differ"
-    remedy = f"Convert the column in the file, or --drop {column} (--keep {column}: the values are right)"
+    remedy = f"Convert the column in the file, or --drop {column} (--trust {column}: the values are right)"
     return Finding(name, column, "units", "warning", f"{seen}: {effect}.", remedy)
 
 
