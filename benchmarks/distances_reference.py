@@ -85,12 +85,12 @@ def cross_pair(design: Design, position: int, silos: Mapping[str, Silo]) -> floa
         data.append((torch.cat([x / scale, torch.ones(len(x), 1)], dim=1), y))
     hits: list[NDArray[np.float64]] = [np.zeros(len(y)) for _, y in data]
     for repeat in range(repeats):
-        orders = [
-            folding.order(design.seed, name, repeat, y.numpy(), folds, design.settings.label_counts)
+        cuts = [
+            folding.cut(design.seed, name, repeat, y.numpy(), folds, design.settings.label_counts)
             for name, (_, y) in zip(pair, data, strict=True)
         ]
         for fold in range(folds):
-            parts = [folding.split(order, folds, fold, size) for order in orders]
+            parts = [folding.split(cut, fold, size) for cut in cuts]
             w = torch.zeros(design.shape)
             look = w.clone()
             for t in range(design.settings.rounds):

@@ -74,8 +74,7 @@ def from_cross(heard: dict[str, tuple[Message, Message]], victim: str, count: in
     for (pair, _, repeat, fold), row in zip(part.models(), moved, strict=True):
         size, side = part.sizes[pair], 1 if part.targets[pair] else -1
         train, _ = folding.split(
-            folding.order(part.seed, victim, repeat, np.zeros(count), part.folds, part.label_counts),
-            part.folds,
+            folding.cut(part.seed, victim, repeat, np.zeros(count), part.folds, part.label_counts),
             fold,
             size,
         )

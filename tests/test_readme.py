@@ -72,7 +72,7 @@ def test_every_command_of_the_readme_works_without_data_sets(tmp_path: Path, mon
     type_in("fedcollab federation init fed")
     (tmp_path / "fed" / "invitation.toml").rename(tmp_path / "invitation.toml")
     shown = commands_shown()
-    assert len(shown) == 9
+    assert len(shown) == 10
     answers = {command: type_in(command.removesuffix(" && fedcollab silo start")) for command in shown}
     assert "1. east" in answers["fedcollab run --clients hospitals/ --label outcome"]
     assert "2. north, south" in answers["fedcollab run --clients hospitals/ --label outcome"]

@@ -1,11 +1,11 @@
-"""Who should train with whom? Five stages, each one sub-package, one command and one saved artefact.
+"""Who should train with whom? Six stages, each one sub-package, one command and one saved artefact.
 
-    clients ──▶ distances ──▶ coalitions ──▶ training ──▶ report
+    clients ──▶ inspection ──▶ distances ──▶ coalitions ──▶ training ──▶ report
 
-`ClientData` holds what one client has. `estimate_distances` says how different every two clients' data are without
-moving data. `solve` finds the coalitions that minimise a bound on every client's error; `c_path` shows how they change
-with C; `personal_weights` weighs all clients' data for each client on its own. `train` runs a federated algorithm
-inside each coalition. `FedCollab` is the five stages in one object.
+`ClientData` holds what one client has. `inspect` lists what is doubtful about the data. `estimate_distances` says how
+different every two clients' data are without moving data. `solve` finds the coalitions that minimise a bound on every
+client's error; `c_path` shows how they change with C; `personal_weights` weighs all clients' data for each client on
+its own. `train` runs a federated algorithm inside each coalition. `FedCollab` is the stages in one object.
 
 Nothing heavy is imported until it is used: a person with a distance matrix never waits for PyTorch.
 """

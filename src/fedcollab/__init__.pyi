@@ -11,6 +11,8 @@ from .data import ClientData as ClientData
 from .distances import Distances as Distances
 from .distances import estimate_distances as estimate_distances
 from .errors import InputError as InputError
+from .inspection import Inspection as Inspection
+from .inspection import inspect as inspect
 from .runs.pipeline import FedCollab as FedCollab
 from .training import TrainingResult as TrainingResult
 from .training import load_model as load_model

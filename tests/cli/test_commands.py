@@ -115,7 +115,7 @@ def break_file(name: str, content: str):
         (None, ("--rounds", "many"), "'many' is not a valid integer"),
         (break_file("north.csv", ""), OWN, "is empty"),
         (break_file("north.csv", "age,dose,sex,outcome\n1,2,f,yes\n"), OWN, "1 training sample"),
-        (break_file("north.csv", "age,outcome\n1,yes\n2,no\n3,yes\n4,no\n"), OWN, "has other columns than"),
+        (break_file("north.csv", "age,outcome\n1,yes\n2,no\n3,yes\n4,no\n"), OWN, "lacks the column 'dose'"),
         (break_file("north.npz", "x"), OWN, "more than one file for client `north`"),
         (break_file("new.npz", "no npz"), OWN, "cannot be read as NPZ"),
     ],

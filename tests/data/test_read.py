@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedcollab.data import ClientData, read_clients
+from fedcollab.data import ClientData, read_client, read_clients
 from fedcollab.errors import InputError
 
 TABLE = "age,sex,ill\n50,m,yes\n61,?,no\n,f,yes\n70,m,no\n"
@@ -48,6 +48,57 @@ def test_columns_can_be_dropped(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_bytes("stra\u00dfe,ill\n1,yes\n2,no\n".encode("latin-1"))
     with pytest.raises(InputError, match="not UTF-8"):
         read_clients(tmp_path, "ill")
+
+
+def test_columns_to_drop_may_come_from_a_generator_and_be_in_one_file_only(tmp_path: Path) -> None:
+    write(tmp_path, a=TABLE, b=TABLE.replace("sex,", "town,"))
+    a, b = read_clients(tmp_path, "ill", drop=(name for name in ("sex",)))
+    assert (list(a.x.columns), list(b.x.columns)) == (["age"], ["age", "town"])
+    with pytest.raises(InputError, match="`--drop` \\(='weight'\\) is not a column of any file"):
+        read_clients(tmp_path, "ill", drop=["weight"])
+    with pytest.raises(InputError, match="`--drop` \\(='sex'\\) is not a column of"):
+        read_client(tmp_path / "b.csv", "ill", drop=["sex"])
+    assert list(read_client(tmp_path / "b.csv", "ill", drop=["sex"], lenient=True).x.columns) == ["age", "town"]
+
+
+def test_columns_in_another_order_get_that_of_the_first_file(tmp_path: Path) -> None:
+    write(tmp_path, a=TABLE, b="ill,sex,age\nyes,m,50\nno,f,40\n")
+    a, b = read_clients(tmp_path, "ill")
+    assert list(a.x.columns) == list(b.x.columns) == ["age", "sex"]
+    assert b.x["age"].tolist() == [50, 40]
+
+
+def test_test_splits_of_other_kinds_of_files(tmp_path: Path) -> None:
+    """A table's test split as NPZ, and an NPZ file's as another NPZ file."""
+    write(tmp_path, north=TABLE)
+    held = pd.DataFrame({"age": [1.0, 2.0], "sex": ["m", "f"]})
+    ClientData("held", held, ["yes", "no"]).save(tmp_path / "north.test.npz")
+    np.savez(tmp_path / "south.npz", x=np.zeros((4, 3)), y=np.arange(4) % 2)
+    np.savez(tmp_path / "south.test.npz", x=np.ones((2, 3)), y=np.arange(2))
+    north, south = read_clients(tmp_path, "ill")
+    assert north.x_test["age"].tolist() == [1, 2]
+    assert north.y_test.tolist() == ["yes", "no"]
+    assert south.x_test.tolist() == [[1, 1, 1]] * 2
+    with_own = ClientData("south", np.zeros((4, 3)), [0, 1, 0, 1], np.zeros((2, 3)), [0, 1])
+    with_own.save(tmp_path / "south.npz")
+    with pytest.raises(InputError, match="holds a test split, and"):
+        read_clients(tmp_path, "ill")
+    np.savez(tmp_path / "north.test.npz", x=np.ones((2, 3)), y=np.arange(2))
+    (tmp_path / "south.test.npz").unlink()
+    with pytest.raises(InputError, match="`x_test` has features"):
+        read_clients(tmp_path, "ill")
+    write(tmp_path, north__test=TABLE)
+    with pytest.raises(InputError, match="are both the test split of client `north`"):
+        read_clients(tmp_path, "ill")
+
+
+def test_labels_can_be_mapped_merged_and_swapped(tmp_path: Path) -> None:
+    write(tmp_path, a=TABLE, b=TABLE.replace("yes", "Yes ").replace("no", "NO"))
+    a, b = read_clients(tmp_path, "ill", merge_labels=True)
+    assert a.y.tolist() == b.y.tolist() == ["yes", "no", "yes", "no"]
+    a, b = read_clients(tmp_path, "ill", label_map={"yes": "no", "no": "yes", "Yes": "ja"})
+    assert a.y.tolist() == ["no", "yes", "no", "yes"], "each label is replaced once"
+    assert b.y.tolist() == ["ja", "NO", "ja", "NO"]
 
 
 @pytest.mark.parametrize(

@@ -113,8 +113,8 @@ def test_replicates_of_a_client_are_joint() -> None:
 
 
 def test_folds_hold_every_sample_out_once() -> None:
-    order = folds.order(0, "a", 0, np.zeros(14), 5, "drawn")
-    held = [folds.split(order, 5, fold, 11) for fold in range(5)]
+    parts = folds.cut(0, "a", 0, np.zeros(14), 5, "drawn")
+    held = [folds.split(parts, fold, 11) for fold in range(5)]
     assert sorted(np.concatenate([part for _, part in held]).tolist()) == list(range(14))
     for train, out in held:
         assert len(train) == 11

@@ -66,9 +66,20 @@ def test_ridge_equals_the_problem_written_out(classes: int, features: int, penal
 
 
 def test_training_moments_leave_the_fold_out() -> None:
-    """Folds of 2, 1, 1 samples of one feature without constant: 1; 2 | 3 | 4."""
-    triangles = np.array([[[5.0]], [[9.0]], [[16.0]]], dtype=np.float32)
-    assert_allclose(train_moments(triangles, 4).ravel(), [25 / 2, 21 / 3, 14 / 3])
+    """Folds of 2, 1, 1 samples of one feature and the constant: 1, 2 | 3 | 4; triangles are (x x, x, 1)."""
+    triangles = np.array([[[5.0, 3, 2]], [[9, 3, 1]], [[16, 4, 1]]], dtype=np.float32)
+    for noisy in (False, True):
+        found = train_moments(triangles, 4, noisy)
+        assert_allclose(found[:, 0, 0, 0], [25 / 2, 21 / 3, 14 / 3])
+        assert_allclose(found[:, 0, 1, 1], 1)
+
+
+def test_training_moments_of_folds_of_unequal_size() -> None:
+    """Groups make folds of 3, 1 and no samples: 1, 2, 3 | 4 | nothing."""
+    triangles = np.array([[[14.0, 6, 3]], [[16, 4, 1]], [[0, 0, 0]]], dtype=np.float32)
+    found = train_moments(triangles, 4)
+    assert_allclose(found[:, 0, 0, 0], [16, 14 / 3, 30 / 4])
+    assert_allclose(found[:, 0, 0, 1], [4, 2, 10 / 4])
 
 
 def test_weights_follow_the_scale_of_the_features() -> None:

@@ -71,9 +71,9 @@ def test_folds_of_clients_with_the_same_counts_have_the_same(parts: int, labels:
     mixed = np.random.default_rng(seed).permutation(y)
     tables = []
     for name, own in (("a", y), ("b", mixed)):
-        samples = folds.order(seed, name, 0, own, parts, "set")
-        assert sorted(samples) == list(range(len(y)))
-        held = [folds.split(samples, parts, fold, len(y))[1] for fold in range(parts)]
+        cut = folds.cut(seed, name, 0, own, parts, "set")
+        assert sorted(np.concatenate(cut)) == list(range(len(y)))
+        held = [folds.split(cut, fold, len(y))[1] for fold in range(parts)]
         tables.append([np.bincount(own[part], minlength=8).tolist() for part in held])
     assert tables[0] == tables[1]
 

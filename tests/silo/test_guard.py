@@ -340,6 +340,7 @@ PROPER: dict[str, Message] = {
     "describe": {"scale": "none", "test_share": 0.2, "seed": 0},
     "spread": {"scale": "none", "test_share": 0.2, "seed": 0, "mean": np.zeros(1)},
     "prepare": {},
+    "inspect": {"test_share": 0.2, "seed": 0, "key": "0123456789abcdef" * 2},
     "encode": {"encoder": "rows-for-guard"},
     "encode-spread": {"encoder": "rows-for-guard", "mean": np.zeros(3)},
     "fingerprint": {},

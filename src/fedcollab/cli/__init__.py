@@ -20,6 +20,7 @@ TOUR: dict[str, dict[str, str]] = {
         "run": "fedcollab.cli.stages:run",
     },
     "The stages, one at a time": {
+        "inspect": "fedcollab.cli.inspecting:inspect_data",
         "estimate": "fedcollab.cli.stages:estimate",
         "solve": "fedcollab.cli.coalitions:solve",
         "train": "fedcollab.cli.stages:train",
@@ -94,8 +95,8 @@ def cli(debug: bool) -> None:
     then it trains inside the coalitions.
 
     \b
-      clients --> distances --> coalitions --> training --> report
-                  estimate      solve          train        report
+      clients --> data check --> distances --> coalitions --> training --> report
+                  inspect        estimate      solve          train        report
 
     \b
     New here?         fedcollab demo

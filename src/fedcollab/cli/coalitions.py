@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from fedcollab import coalitions, files, report
+from fedcollab import coalitions, files, inspection, report
 from fedcollab.cli import options
 from fedcollab.cli.names import METHODS, ClientName, Name
 from fedcollab.coalitions.inputs import read_C
@@ -16,6 +17,7 @@ from fedcollab.errors import InputError
 if TYPE_CHECKING:
     from fedcollab.coalitions import Collaboration, CPath
     from fedcollab.coalitions.explain import Explanation
+    from fedcollab.inspection import Inspection
 
 _input = options.several(
     click.argument("distances", metavar="[RUN|FILE]", required=False, type=click.Path(path_type=Path)),
@@ -93,12 +95,17 @@ def explain(collaboration: Path, client: str | None, as_json: bool) -> None:
     answer = options.open_collaboration(collaboration)
     names = answer.names or tuple(str(position) for position in range(len(answer.assignment)))
     stories = [answer.explain(name) for name in ([client] if client is not None else names)]
+    checked = inspection.read_beside(collaboration if collaboration.is_dir() else collaboration.parent)
     if as_json:
-        options.print_json(stories[0].as_dict() if client is not None else [story.as_dict() for story in stories])
+        told = checked if client is not None or len(names) <= report.findings.CLIENTS else None
+        found = [{**story.as_dict(), **_differences(told, str(story.client), names)} for story in stories]
+        options.print_json(found[0] if client is not None else found)
     elif client is not None:
-        click.echo(str(stories[0]))
+        click.echo("\n".join([str(stories[0]), *report.separating(checked, names, client)]))
     else:
         _show_stories(answer, stories)
+        for line in report.separating(checked, names):
+            click.echo(line)
 
 
 @click.command(
@@ -117,6 +124,19 @@ def path(as_json: bool, **source: Any) -> None:
         options.print_json(found.as_dict())
     else:
         _show_path(found)
+
+
+def _differences(checked: Inspection | None, client: str, names: Sequence[str]) -> dict[str, Any]:
+    """Return the columns that tell a client apart from each other one, for JSON; empty if the data were not checked."""
+    if checked is None or client not in checked.profiles:
+        return {}
+    others = [name for name in names if name != client and name in checked.profiles]
+    return {
+        "differences": {
+            name: [{"column": each.column, "distance": each.distance} for each in checked.differences(client, name)]
+            for name in others
+        }
+    }
 
 
 def _read(

@@ -8,6 +8,7 @@ import click
 
 from fedcollab import report, runs, scenarios
 from fedcollab.cli import options
+from fedcollab.cli.inspecting import begin_with_check, keep_check
 from fedcollab.cli.stages import all_stages, summary
 
 
@@ -34,6 +35,7 @@ def demo(out: Path, seed: int, as_json: bool, quiet: bool) -> None:
     run = runs.Run.start(out, {"source": "digits", "C": "auto", **settings}, fresh=True)
     if not as_json:
         report.show_demo_start(made)
+    keep_check(begin_with_check(list(made.clients), {}, settings, quiet=as_json), out)
     fitted, judgement = all_stages(made.clients, "auto", settings, lambda: run, quiet=quiet or as_json)
     page = report.write(out)
     if as_json:

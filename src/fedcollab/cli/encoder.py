@@ -49,7 +49,8 @@ def check_encoder(
     """
     if out is not None:
         out = check_target(inside(out, "encoder.json"))
-    found, brought = options.find_clients(scenario, clients, label, drop)
+    how = options.take_reading(settings)
+    found, brought = options.find_clients(scenario, clients, label, drop, how)
     settings = with_defaults(settings, brought)
     shape = {key: settings[key] for key in ("scale", "test_share", "seed")}
     prepared = federation.federate(found, **shape)

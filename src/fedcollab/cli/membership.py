@@ -13,7 +13,7 @@ from fedcollab import federation as federation_of
 from fedcollab import report
 from fedcollab.cli import options, sources
 from fedcollab.cli.names import ClientName
-from fedcollab.data.read import TEST, read_client, read_clients
+from fedcollab.data.read import read_client, read_clients, test_beside
 from fedcollab.errors import FedcollabWarning, InputError, unknown
 from fedcollab.progress import bar
 from fedcollab.runs import membership
@@ -202,9 +202,9 @@ def _newcomer(run: Run, state: State, path: Path, source: dict[str, Any]) -> Cli
 
 
 def _read(run: Run, path: Path, source: dict[str, Any]) -> ClientData:
-    """Read one client's file, with its test split where there is one beside it."""
-    test = path.with_name(f"{path.stem}{TEST}{path.suffix}")
-    return read_client(path, _label(run, source), test if test.is_file() else None, _drop(run, source))
+    """Read one client's file as the run's were read, with its test split where there is one beside it."""
+    drop, typed = _drop(run, source), bool(source["drop"])
+    return read_client(path, _label(run, source), test_beside(path), drop, lenient=not typed, **_how(run))
 
 
 def _present(run: Run, names: Iterable[str], source: dict[str, Any]) -> list[ClientData]:
@@ -212,7 +212,8 @@ def _present(run: Run, names: Iterable[str], source: dict[str, Any]) -> list[Cli
     folder, elsewhere = sources.locate(run, source["clients"])
     if folder is None:
         raise InputError("`--clients` must name the folder with the files of the run's clients")
-    found = {client.name: client for client in read_clients(folder, _label(run, source), _drop(run, source))}
+    read = read_clients(folder, _label(run, source), _drop(run, source), **_how(run))
+    found = {client.name: client for client in read}
     found |= {name: _read(run, elsewhere[name], source) for name in names if name in elsewhere and name not in found}
     missing = [name for name in names if name not in found]
     if missing:
@@ -235,6 +236,16 @@ def _label(run: Run, source: dict[str, Any]) -> str | None:
 def _drop(run: Run, source: dict[str, Any]) -> tuple[str, ...]:
     """Return the columns to leave out: what was typed, else the run's."""
     return source["drop"] or tuple(_settings(run).get("drop") or ())
+
+
+def _how(run: Run) -> dict[str, Any]:
+    """Return how the run's files were read: columns, labels, and the column of groups."""
+    settings = _settings(run)
+    return {
+        "columns": settings.get("columns"),
+        "label_map": settings.get("label_map"),
+        "id_column": settings.get("id"),
+    }
 
 
 def _seed(run: Run) -> int:

@@ -16,16 +16,23 @@ from fedcollab import coalitions, data, flower, runs, scenarios
 from fedcollab import distances as distances_of
 from fedcollab import files as artefact
 from fedcollab.cli.names import ALGORITHMS, DISTANCES, ENCODERS, LABEL_COUNTS, MODELS, OPTIMIZERS, STOPPING, Name
-from fedcollab.errors import InputError
+from fedcollab.data.own import read_columns, read_label_map
+from fedcollab.errors import InputError, number
+from fedcollab.scenarios.file import check_settings
 from fedcollab.training import defaults
 
 if TYPE_CHECKING:
     from fedcollab.coalitions import Collaboration
-    from fedcollab.data import ClientData
+    from fedcollab.data import ClientData, OwnData
     from fedcollab.distances import Distances
     from fedcollab.wire import Runtime
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+#: how the data check calls the labels
+LABEL = "label"
+#: settings of an own-data file beside those of a scenario file
+PREPARING = ("distance", "missing_indicators", "seed", "test_share")
 
 
 def several(*decorators: Callable[[F], F]) -> Callable[[F], F]:
@@ -79,6 +86,17 @@ source = several(
     click.option("--label", help="The label column of CSV and Parquet files."),
     click.option(
         "--drop", multiple=True, metavar="COLUMN", help="A column to leave out (identifiers, dates); repeatable."
+    ),
+    click.option("--columns", metavar="common|FILE", help="Columns to read: those that all have, or a file's lines."),
+    click.option(
+        "--label-map", type=click.Path(path_type=Path), metavar="FILE", help="Labels to read as others: lines `ja,yes`."
+    ),
+    click.option("--merge-labels", is_flag=True, help="Labels that differ by case, blanks or number format are one."),
+    click.option(
+        "--id", "id_column", metavar="COLUMN", help="Rows that share its value stay together in splits; no feature."
+    ),
+    click.option(
+        "--trust", multiple=True, metavar="COLUMN", help="A column (`label`: the labels) that the data check may trust."
     ),
 )
 
@@ -255,21 +273,53 @@ def take_pairs(settings: dict[str, Any], option: str) -> dict[str, Any]:
     return taken
 
 
+READING = ("columns", "label_map", "merge_labels", "id_column", "trust")
+
+
+def take_reading(settings: dict[str, Any]) -> dict[str, Any]:
+    """Remove the options of `source` about how files are read from the settings, and return those that were given."""
+    taken = {key: settings.pop(key) for key in READING}
+    given = {key: value for key, value in taken.items() if value not in (None, (), False)}
+    if "columns" in given:
+        given["columns"] = read_columns(given["columns"])
+    if "label_map" in given:
+        given["label_map"] = read_label_map(given["label_map"])
+    return given
+
+
 def find_clients(
-    scenario: Path | None, clients: Path | None, label: str | None, drop: tuple[str, ...]
+    scenario: Path | None,
+    clients: Path | None,
+    label: str | None,
+    drop: tuple[str, ...],
+    how: Mapping[str, Any] | None = None,
+    *,
+    strict: bool = True,
 ) -> tuple[list[ClientData], dict[str, Any]]:
-    """Return the clients of a scenario file or of a folder, and the settings that the scenario brings.
+    """Return the clients of a scenario file, of an own-data file or of a folder, and the settings that they bring.
 
     Parameters
     ----------
     scenario : Path or None
-        The scenario file, or
+        The scenario file or own-data file, or
     clients : Path or None
         the folder with one file per client; exactly one of the two.
     label : str or None
         The label column of the folder's tables.
     drop : tuple of str
         Columns to leave out.
+    how : mapping, optional
+        What `take_reading` returned.
+    strict : bool
+        Whether files that cannot be used are an error; else they are listed under "unreadable".
+
+    Returns
+    -------
+    clients : list of ClientData
+        The clients.
+    brought : dict
+        Settings of a scenario; for own data "reading" (how files were read, for the run's record), "trust" and
+        "unreadable" as well.
 
     Raises
     ------
@@ -278,12 +328,51 @@ def find_clients(
     """
     if (scenario is None) == (clients is None):
         raise InputError("give either a SCENARIO.toml or --clients FOLDER (with --label COLUMN)")
+    how = how or {}
     if clients is not None:
-        return data.read_clients(clients, label, drop), {}
+        trust = tuple(LABEL if name == label else name for name in how.get("trust", ()))
+        reading = data.Reading(label, drop, **{key: value for key, value in how.items() if key != "trust"})
+        return _read_own(data.OwnData(clients, reading, trust), strict)
     if scenario is None or not scenario.is_file():
         raise InputError(f"`SCENARIO` (={str(scenario)!r}) does not exist; expected a TOML file")
+    own = data.load_own(scenario)
+    if own is not None:
+        if label or drop or how:
+            raise InputError(f"`{scenario}` says how files are read; give label, columns and the like there")
+        return _read_own(own, strict)
+    if how:
+        raise InputError("--columns, --label-map, --merge-labels, --id and --trust are for your own files")
     made = scenarios.load(scenario)
     return list(made.clients), {**made.settings, "scale": made.scale}
+
+
+def _read_own(own: OwnData, strict: bool) -> tuple[list[ClientData], dict[str, Any]]:
+    """Read one's own files; all that cannot be used are told at once."""
+    folder = data.read_folder(own.clients, own.reading, strict=False)
+    if strict and len(folder.unreadable) > 1:
+        raise InputError(f"{len(folder.unreadable)} files cannot be used: {'; '.join(folder.unreadable.values())}")
+    for why in folder.unreadable.values() if strict else ():
+        raise InputError(why)
+    reading = folder.reading
+    used = {"label": reading.label, "drop": list(reading.drop), "columns": reading.columns, "id": reading.id_column}
+    used["label_map"] = dict(reading.label_map)
+    record = {key: value for key, value in used.items() if value or key in ("label", "drop")}
+    brought = {"reading": record, "trust": own.trust, "unreadable": folder.unreadable, "own": own}
+    return folder.clients, {**brought, **check_own_settings(own.settings)}
+
+
+def check_own_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the [settings] of an own-data file, checked: those of a scenario file, and how clients are prepared."""
+    mine = {key: value for key, value in settings.items() if key in PREPARING}
+    if not isinstance(mine.get("missing_indicators", False), bool):
+        raise InputError(f"`missing_indicators` (={mine['missing_indicators']!r}) must be true or false")
+    if not isinstance(mine.get("distance", ""), str):
+        raise InputError(f"`distance` (={mine['distance']!r}) must be a name")
+    if "seed" in mine:
+        mine["seed"] = int(number("seed", mine["seed"], at_least=0, whole=True))
+    if "test_share" in mine:
+        mine["test_share"] = number("test_share", mine["test_share"], above=0, at_most=0.9)
+    return mine | check_settings({key: value for key, value in settings.items() if key not in PREPARING})
 
 
 @contextmanager
@@ -295,6 +384,9 @@ def open_source(
     on: Path | None,
     names: list[str] | None = None,
     journal: Path | None = None,
+    how: Mapping[str, Any] | None = None,
+    *,
+    strict: bool = True,
 ) -> Iterator[tuple[list[ClientData] | Runtime, dict[str, Any]]]:
     """Yield the clients of a scenario, of a folder or of a running federation, and the settings that they bring.
 
@@ -308,6 +400,8 @@ def open_source(
         The silos of the federation to work with; without it, all that are admitted.
     journal : Path, optional
         The folder in which a federation records who was absent, from the very beginning.
+    how, strict
+        As in `find_clients`.
 
     Raises
     ------
@@ -315,14 +409,16 @@ def open_source(
         If both a federation and clients are given, or Flower is not installed.
     """
     if on is None:
-        yield find_clients(scenario, clients, label, drop)
+        yield find_clients(scenario, clients, label, drop, how, strict=strict)
         return
-    if any((scenario, clients, label, drop)):
+    given = dict(how or {})
+    trust = given.pop("trust", ())
+    if any((scenario, clients, label, drop, given)):
         raise InputError("give either --on FOLDER or clients; with --on, data, label and columns are each silo's own")
     if find_spec("flwr") is None:
         raise InputError("`--on` needs Flower: pip install 'fedcollab[flower]'")
     with flower.connect_federation(on, names=names, journal=journal) as runtime:
-        yield runtime, {}
+        yield runtime, {"trust": trust}
 
 
 def open_distances(path: Path) -> Distances:

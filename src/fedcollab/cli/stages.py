@@ -13,6 +13,7 @@ import click
 from fedcollab import data, distances, federation, files, runs, training
 from fedcollab import report as report_of
 from fedcollab.cli import options, sources
+from fedcollab.cli.inspecting import begin_with_check, keep_check
 from fedcollab.coalitions.inputs import read_C
 from fedcollab.errors import choose, number
 from fedcollab.files import check_target
@@ -21,6 +22,7 @@ from fedcollab.progress import bar
 if TYPE_CHECKING:
     from fedcollab.data import ClientData
     from fedcollab.federation import Federation
+    from fedcollab.inspection import Inspection
     from fedcollab.report import Judgement
     from fedcollab.runs import Fitted, Run
     from fedcollab.wire import Runtime
@@ -65,21 +67,26 @@ def run(
         "algorithm_options": options.take_pairs(settings, "algorithm_option"),
         "model_options": options.take_pairs(settings, "model_option"),
     }
-    found, brought = options.find_clients(scenario, clients, label, drop)
+    how = options.take_reading(settings)
+    found, brought = options.find_clients(scenario, clients, label, drop, how)
     settings = with_defaults({"C": C, **settings}, brought) | {key: value for key, value in more.items() if value}
     value = read_C(settings.pop("C"))
     origin = (scenario or clients or Path()).resolve()
     out = out or Path("runs") / origin.stem
     asked = {"source": str(origin.name), "label": label, "drop": list(drop), "C": value, **settings}
+    asked |= brought.get("reading", {})
     target = out
+    check_settings(settings)
+    checked = begin_with_check(found, brought, settings, quiet=as_json)
     fitted, judgement = all_stages(
         found, value, settings, lambda: runs.Run.start(target, asked, fresh=fresh), quiet=quiet or as_json
     )
+    keep_check(checked, out)
     page = report_of.write(out)
-    if clients is not None:
-        sources.remember(runs.Run(out), clients)
+    if "own" in brought:
+        sources.remember(runs.Run(out), brought["own"].clients)
     if as_json:
-        options.print_json(summary(fitted, judgement, page))
+        options.print_json(summary(fitted, judgement, page, checked))
     else:
         report_of.show_run(fitted, judgement, page, next_command=f"fedcollab explain {out}")
 
@@ -115,12 +122,10 @@ def estimate(
     Clients that do not answer are left unobserved; with --resume, later, their pairs alone are measured.
     """
     out = check_target(files.inside(out, "distances.json"))
-    measuring = options.take_measuring(settings)
-    with (
-        options.open_source(scenario, clients, label, drop, on, journal=out.parent) as (found, brought),
-        bar("distances", quiet=quiet or as_json) as progress,
-    ):
+    measuring, how = options.take_measuring(settings), options.take_reading(settings)
+    with options.open_source(scenario, clients, label, drop, on, journal=out.parent, how=how) as (found, brought):
         settings = with_defaults(settings, brought)
+        checked = None if resume else begin_with_check(found, brought, settings, quiet=as_json)
         keys = ("scale", "missing_indicators", "test_share", "seed", "encoder")
         prepared = {key: settings[key] for key in keys}
         if resume:
@@ -130,12 +135,13 @@ def estimate(
             present = federation.federate(found, **prepared)
         run = runs.Run(out.parent) if on is not None else None
         described = None if run is None else run.begin(present)
-        if resume:
-            estimated = distances.complete(known, present, progress)
-        else:
-            estimated = distances.estimate_distances(
-                present, method=settings["distance"], seed=settings["seed"], progress=progress, **measuring
-            )
+        with bar("distances", quiet=quiet or as_json) as progress:
+            if resume:
+                estimated = distances.complete(known, present, progress)
+            else:
+                estimated = distances.estimate_distances(
+                    present, method=settings["distance"], seed=settings["seed"], progress=progress, **measuring
+                )
         made: Any = {"distance": settings["distance"], "seed": settings["seed"], "options": measuring}
         if resume:  # by the method and settings of the file
             made = (files.read_made(out) or {"settings": made})["settings"]
@@ -145,8 +151,10 @@ def estimate(
         if run is not None:
             run.write_clients(present, described or {})
             run.write_config({} if resume else {"settings": settings})
+        keep_check(checked, out.parent)
     if as_json:
-        options.print_json(options.read_json(out))
+        findings = [] if checked is None else checked.as_dict()["findings"]
+        options.print_json({**options.read_json(out), "findings": findings})
     else:
         report_of.show_distances(estimated, next_command=f"fedcollab solve {out}")
 
@@ -189,9 +197,10 @@ def train(
     ends = ("local", "global")
     groups: Any = coalitions if coalitions in ends else options.open_collaboration(Path(coalitions)).coalitions
     names = None if coalitions in ends else [str(name) for members in groups for name in members]
+    how = options.take_reading(settings)
     if runs.Run(out).has("distances.json"):
         out = out / "training" / (coalitions if coalitions in ends else "coalitions")
-    with options.open_source(scenario, clients, label, drop, on, names, journal=out) as (found, brought):
+    with options.open_source(scenario, clients, label, drop, on, names, journal=out, how=how) as (found, brought):
         settings = with_defaults(settings, brought)
         shape = {key: settings.pop(key) for key in ("scale", "test_share")}
         folders = [] if on is None else [out.parent.parent]
@@ -361,7 +370,7 @@ def with_defaults(settings: dict[str, Any], brought: dict[str, Any]) -> dict[str
     return merged
 
 
-def summary(fitted: Fitted, judgement: Judgement, page: Path) -> dict[str, Any]:
+def summary(fitted: Fitted, judgement: Judgement, page: Path, checked: Inspection | None = None) -> dict[str, Any]:
     """Return the answer and what it gained as plain values, for JSON; what contradicts the answer comes first.
 
     Parameters
@@ -372,6 +381,8 @@ def summary(fitted: Fitted, judgement: Judgement, page: Path) -> dict[str, Any]:
         What the trainings mean.
     page : Path
         The report.
+    checked : Inspection, optional
+        What the data check found.
     """
     collaboration = fitted.collaboration
     return {
@@ -384,4 +395,5 @@ def summary(fitted: Fitted, judgement: Judgement, page: Path) -> dict[str, Any]:
         "clients": list(fitted.distances.names),
         **judgement.figures(),
         "report": str(page),
+        "findings": [] if checked is None else checked.as_dict()["findings"],
     }

@@ -1,4 +1,9 @@
 from .client import ClientData as ClientData
+from .own import OwnData as OwnData
+from .own import load_own as load_own
+from .own import own_text as own_text
+from .read import Reading as Reading
 from .read import read_client as read_client
 from .read import read_clients as read_clients
+from .read import read_folder as read_folder
 from .schema import Schema as Schema

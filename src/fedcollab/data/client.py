@@ -37,6 +37,9 @@ class ClientData:
         One class label a sample: whole numbers, booleans or strings.
     x_test, y_test : optional
         The client's own test split, in the form of `x` and `y`; given together or not at all.
+    groups : array_like, optional
+        One value a training sample: samples that share it (of one patient, one household) stay on one side of every
+        split and fold. It is never a feature, and never leaves the client.
 
     Raises
     ------
@@ -54,6 +57,7 @@ class ClientData:
     y: Labels
     x_test: Features | None = None
     y_test: Labels | None = None
+    groups: Any | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.strip():
@@ -74,6 +78,8 @@ class ClientData:
                     f"{where}: `x_test` has features {feature_shape(values['x_test'])}; "
                     f"expected {feature_shape(values['x'])} as in `x`"
                 )
+        if self.groups is not None:
+            values["groups"] = _groups(self.groups, len(values["y"]), where)
         for key, value in values.items():
             object.__setattr__(self, key, value)
 
@@ -111,7 +117,7 @@ class ClientData:
         return cls(name, x, y, *_collect(test))
 
     def save(self, path: str | Path) -> None:
-        """Write an NPZ file with the arrays `x`, `y` and, if there is a test split, `x_test`, `y_test`.
+        """Write an NPZ file with the arrays `x`, `y` and, where there are any, `x_test`, `y_test` and `groups`.
 
         A table is written column by column (`x:COLUMN`); missing text is kept apart in `missing:x:COLUMN`.
 
@@ -124,13 +130,15 @@ class ClientData:
         arrays |= _pack("x", self.x)
         if self.x_test is not None and self.y_test is not None:
             arrays |= {"y_test": self.y_test, **_pack("x_test", self.x_test)}
+        if self.groups is not None:
+            arrays["groups"] = self.groups
         buffer = io.BytesIO()
         np.savez_compressed(buffer, allow_pickle=False, **arrays)
         write_bytes(path, buffer.getvalue())
 
     @classmethod
     def load(cls, path: str | Path, name: str | None = None) -> ClientData:
-        """Read an NPZ file with `x` and `y` (and perhaps `x_test`, `y_test`).
+        """Read an NPZ file with `x` and `y` (and perhaps `x_test`, `y_test`, `groups`).
 
         Parameters
         ----------
@@ -160,6 +168,7 @@ class ClientData:
             arrays["y"],
             _unpack("x_test", arrays) if has_test else None,
             arrays.get("y_test"),
+            arrays.get("groups"),
         )
 
     def __repr__(self) -> str:
@@ -335,6 +344,17 @@ def _text_labels(values: list[Any], where: str) -> NDArray[Any]:
         text = next(value for value in values if isinstance(value, str) and not is_number(value))
         raise InputError(f"{where} mixes numbers and text (such as {numeric[0]!r} and {text!r}); expected one kind")
     return np.array([str(value).strip() for value in values])
+
+
+def _groups(groups: Any, rows: int, where: str) -> NDArray[np.int64]:
+    """Return which group each sample belongs to, as a number from 0 in order of first appearance."""
+    values = np.array([str(value) for value in (groups.tolist() if hasattr(groups, "tolist") else groups)])
+    if values.shape != (rows,):
+        raise InputError(f"{where}: `groups` has {len(values)} values and `y` has {rows}; expected as many")
+    _, first, place = np.unique(values, return_index=True, return_inverse=True)
+    numbers: NDArray[np.int64] = np.argsort(np.argsort(first))[place].astype(np.int64)
+    numbers.setflags(write=False)
+    return numbers
 
 
 def _same_length(x: Features, y: Labels, where: str, x_name: str, y_name: str) -> None:

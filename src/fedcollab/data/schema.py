@@ -31,12 +31,15 @@ class Arrays:
         Features of the training and the test samples.
     y, y_test : array of int64
         Their class indices.
+    groups : array of int64 or None
+        Which group each training sample belongs to, where samples of one group must stay together.
     """
 
     x: NDArray[np.float32]
     y: NDArray[np.int64]
     x_test: NDArray[np.float32]
     y_test: NDArray[np.int64]
+    groups: NDArray[np.int64] | None = None
 
 
 @dataclass(frozen=True)
@@ -130,7 +133,11 @@ class Schema:
         """
         data = with_test(data, self.test_share, self.seed)
         return Arrays(
-            self.features(data.x), self.targets(data.y), self.features(data.x_test), self.targets(data.y_test)
+            self.features(data.x),
+            self.targets(data.y),
+            self.features(data.x_test),
+            self.targets(data.y_test),
+            data.groups,
         )
 
     def features(self, x: Features) -> NDArray[np.float32]:

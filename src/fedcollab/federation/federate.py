@@ -178,7 +178,7 @@ def encode_clients(
         return None if x is None else encoding.apply(schema.features(x), device)
 
     return [
-        ClientData(client.name, features(client.x), client.y, features(client.x_test), client.y_test)
+        ClientData(client.name, features(client.x), client.y, features(client.x_test), client.y_test, client.groups)
         for client in listed
     ]
 

@@ -26,7 +26,8 @@ def fingerprint(message: Empty, silo: Silo) -> FingerprintReply:
     """
     arrays = silo.arrays
     digest = hashlib.sha256(silo.key)
-    for part in (arrays.x, arrays.y, arrays.x_test, arrays.y_test):
+    groups = () if arrays.groups is None else (arrays.groups,)
+    for part in (arrays.x, arrays.y, arrays.x_test, arrays.y_test, *groups):
         digest.update(f"{part.dtype}{part.shape}".encode())
         digest.update(part.tobytes())
     return {"fingerprint": digest.hexdigest()[:16]}

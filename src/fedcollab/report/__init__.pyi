@@ -1,5 +1,9 @@
+from . import findings as findings
 from . import theme as theme
 from .figures import save_chart as save_chart
+from .findings import separating as separating
+from .findings import show_inspection as show_inspection
+from .findings import show_warnings as show_warnings
 from .judgement import Judgement as Judgement
 from .page import need_charts as need_charts
 from .page import write as write

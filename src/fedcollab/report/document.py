@@ -17,6 +17,7 @@ from fedcollab.report.answer import answer
 from fedcollab.report.clients import client_rows, steadiness
 from fedcollab.report.differences import distance_words, many_clients
 from fedcollab.report.facts import cost_facts, next_commands, setting_facts
+from fedcollab.report.findings import finding_rows, separates
 from fedcollab.report.pictures import pictures
 from fedcollab.report.run import RunContents
 from fedcollab.report.slider import packed, slider
@@ -27,6 +28,7 @@ SECTIONS = (
     ("answer", "The answer"),
     ("change", "How it would change"),
     ("clients", "Client by client"),
+    ("check", "The data"),
     ("distances", "Distances"),
     ("training", "Training"),
     ("made", "How this was made"),
@@ -65,6 +67,8 @@ def render(run: RunContents) -> str:
         measured=any(row.gain is not None for row in rows),
         trained=results,
         distance=distance_words(run),
+        findings=None if run.inspection is None else finding_rows(run.inspection),
+        separates=separates(run),
         charts=specs,
         next=next_commands(run),
         command=run.config.get("command"),

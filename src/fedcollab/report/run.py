@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcollab import inspection
 from fedcollab.coalitions import Collaboration, CPath
 from fedcollab.distances import Distances
+from fedcollab.inspection import Inspection
 from fedcollab.report.judgement import Judgement
 from fedcollab.runs.comparing import read_comparison
 from fedcollab.runs.run import Run
@@ -44,6 +46,8 @@ class RunContents:
         What was trained, by way of training.
     absences : sequence of Absence
         Who did not answer, when and why.
+    inspection : Inspection or None
+        What the data check found, if the run began with one.
     comparison : Comparison or None
         How the trainings compare on the same test samples, if that is known.
     """
@@ -55,6 +59,7 @@ class RunContents:
     collaboration: Collaboration | None
     results: Mapping[str, TrainingResult]
     absences: Sequence[Absence] = ()
+    inspection: Inspection | None = None
     comparison: Comparison | None = None
 
     @cached_property
@@ -114,5 +119,6 @@ def read_run(directory: str | Path) -> RunContents:
         run.collaboration(),
         run.results(),
         absence.read(run.path),
+        inspection.read_beside(run.path),
         read_comparison(run),
     )

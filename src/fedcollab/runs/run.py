@@ -1,6 +1,7 @@
 """One run, one folder, one owner: what was asked, what every stage left, and whether that still answers the question.
 
     run.json             what was asked: command, settings, seed, versions, date, and how each client describes itself
+    inspection.json      what the data check found, on the command line
     schema.json          how raw samples become model inputs
     distances.json       stage 1
     path.json            the coalitions for every C

@@ -158,7 +158,8 @@ def parts_of(silo: Silo, folds: int, seed: int) -> list[Part]:
     if (folds, seed) not in known:
         known.clear()
         data = data_of(silo)
-        fold = fold_of(silo.arrays.y, folds, seeds.generator(seed, "training folds", silo.secret))
+        draw = seeds.generator(seed, "training folds", silo.secret)
+        fold = fold_of(silo.arrays.y, folds, draw, silo.arrays.groups)
         masks = [torch.from_numpy(fold == number).to(silo.device) for number in range(folds)]
         known[folds, seed] = [
             Part(data["x"][~held], data["y"][~held], data["x"][held], data["y"][held]) for held in masks

@@ -5,7 +5,7 @@
     min_coalition = 2                                 # the fewest clients to train with, this one included
     max_runs_per_day = 5                              # in UTC; 0: no limit
     require_privacy = { epsilon = 1.0, delta = 1e-5 } # differential privacy of each run, at least as strong
-    actions = ["describe", "spread", "prepare", "few-moments", "few-validate"]
+    actions = ["inspect", "describe", "spread", "prepare", "few-moments", "few-validate"]
     max_bytes = 1_000_000_000                         # of a message
     max_splits = 3                                    # hold-outs that servers may choose, where there is no test data
 

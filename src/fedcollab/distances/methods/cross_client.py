@@ -181,7 +181,10 @@ def check(part: ClientPlan, silo: Silo) -> None:
     """
     message = {"min_samples": part.min_samples}
     count = len(silo.arrays.y)
-    require(silo, message, max(1, count // part.folds), f"updates of {part.folds} folds of {count} samples")
+    least = max(1, count // part.folds)
+    if silo.arrays.groups is not None:
+        least = min(folding.smallest(_parts(part, silo, repeat)) for repeat in range(max(part.repeats, default=1)))
+    require(silo, message, least, f"updates of {part.folds} folds of {count} samples")
     sizes = sorted(set(part.sizes))
     require(silo, message, sizes[0], f"updates from {sizes[0]} samples")
     for less, more in itertools.pairwise(sizes):
@@ -228,7 +231,7 @@ def descend(part: ClientPlan, w: Tensor, silo: Silo) -> Tensor:
     x, y = tensors(silo)
     updated = torch.empty_like(w)
     for (size, repeat, fold), chosen, target, scale in _groups(part, silo.device):
-        train, _ = folding.split(_order(part, silo, repeat), part.folds, fold, size)
+        train, _ = folding.split(_parts(part, silo, repeat), fold, size)
         features, labels = x[train], y[train, None]
         outputs = head.outputs(_responses(w[chosen], features, scale), labels)
         residual = head.spread(head.residual(outputs, labels, target), labels, part.classes) / size
@@ -263,7 +266,7 @@ def judge(part: ClientPlan, w: Tensor, silo: Silo) -> JudgeReply:
     fitted: Floats = np.zeros(shape)
     listed = np.array(part.models()).reshape(-1, 4)
     for (size, repeat, fold), chosen, target, scale in _groups(part, silo.device):
-        samples = np.concatenate(folding.split(_order(part, silo, repeat), part.folds, fold, size))
+        samples = np.concatenate(folding.split(_parts(part, silo, repeat), fold, size))
         labels = y[samples, None]
         outputs = head.outputs(_responses(w[chosen], x[samples], scale), labels)
         right = head.correct(outputs, labels, target).cpu().numpy().T.astype(np.float64)
@@ -318,5 +321,6 @@ def _groups(part: ClientPlan, device: str) -> list[tuple[tuple[int, int, int], T
     return grouped
 
 
-def _order(part: ClientPlan, silo: Silo, repeat: int) -> folding.Ints:
-    return folding.order(part.seed, silo.name, repeat, silo.arrays.y, part.folds, part.label_counts)
+def _parts(part: ClientPlan, silo: Silo, repeat: int) -> list[folding.Ints]:
+    arrays = silo.arrays
+    return folding.cut(part.seed, silo.name, repeat, arrays.y, part.folds, part.label_counts, arrays.groups)

@@ -202,7 +202,8 @@ def gather(request: Request, settings: FewRoundSettings) -> dict[str, Floats]:
     replies = request.ask(moments, dict.fromkeys(request.names, plan))
     side = min(settings.width, request.features) + 1
     replies = request.expect(replies, "m", dict.fromkeys(replies, (folds, classes, side * (side + 1) // 2)))
-    return {name: train_moments(reply["m"], request.quantity(name)) for name, reply in replies.items()}
+    noisy = bool(settings.privacy)
+    return {name: train_moments(reply["m"], request.quantity(name), noisy) for name, reply in replies.items()}
 
 
 def train(request: Request, settings: FewRoundSettings, training: Mapping[str, Floats]) -> NDArray[np.float32]:
@@ -243,8 +244,11 @@ def train(request: Request, settings: FewRoundSettings, training: Mapping[str, F
     return w
 
 
-def train_moments(triangles: NDArray[np.float32], quantity: int) -> Floats:
+def train_moments(triangles: NDArray[np.float32], quantity: int, noisy: bool = False) -> Floats:
     """Return the mean moments of what each fold leaves, from the folds' sums.
+
+    The last entry of a triangle is the number of samples in its fold with its label; with noise, folds are taken to be
+    of equal size.
 
     Parameters
     ----------
@@ -252,6 +256,8 @@ def train_moments(triangles: NDArray[np.float32], quantity: int) -> Floats:
         Sums (folds, labels, triangle), as a client sends them.
     quantity : int
         The client's training samples.
+    noisy : bool
+        Whether noise was added to the sums.
 
     Returns
     -------
@@ -263,8 +269,9 @@ def train_moments(triangles: NDArray[np.float32], quantity: int) -> Floats:
     upper = np.triu_indices(side)
     sums: Floats = np.zeros((folds, classes, side, side))
     sums[..., upper[0], upper[1]] = sums[..., upper[1], upper[0]] = triangles
-    left = quantity - np.array([len(part) for part in np.array_split(np.arange(quantity), folds)])
-    mean: Floats = (sums.sum(axis=0) - sums) / left[:, None, None, None]
+    equal = [len(part) for part in np.array_split(np.arange(quantity), folds)]
+    held = np.array(equal) if noisy else np.rint(triangles[..., -1].sum(axis=1, dtype=np.float64))
+    mean: Floats = (sums.sum(axis=0) - sums) / np.maximum(quantity - held, 1)[:, None, None, None]
     return mean
 
 

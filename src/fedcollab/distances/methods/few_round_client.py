@@ -91,7 +91,10 @@ def moments(message: MomentsMessage, silo: Silo) -> MomentsReply:
     """Return M (folds, labels, triangle), the upper triangle of each matrix row by row."""
     silo.state["few"] = dict(message)
     count = len(silo.arrays.y)
-    require(silo, message, max(1, count // message["folds"]), f"moments of {message['folds']} folds of {count} samples")
+    least = max(1, count // message["folds"])
+    if silo.arrays.groups is not None:
+        least = folding.smallest(parts(message, silo))
+    require(silo, message, least, f"moments of {message['folds']} folds of {count} samples")
     found = fold_moments(message, silo)
     noise = message.get("privacy")
     if noise:
@@ -266,5 +269,5 @@ def parts(plan: Mapping[str, Any], silo: Silo) -> list[folding.Ints]:
     With privacy no sample's label may decide about the fold of another, so folds are random.
     """
     label_counts = DRAWN if plan.get("privacy") else plan["label_counts"]
-    samples = folding.order(plan["seed"], silo.name, 0, silo.arrays.y, plan["folds"], label_counts)
-    return np.array_split(samples, plan["folds"])
+    arrays = silo.arrays
+    return folding.cut(plan["seed"], silo.name, 0, arrays.y, plan["folds"], label_counts, arrays.groups)

@@ -195,10 +195,13 @@ def accuracy(task: Task, w: Tensor, pairs: list[int], silo: Silo) -> np.ndarray:
 
 
 def split(task: Task, silo: Silo) -> tuple[Ints, Ints]:
-    """Return the positions of training and held-out samples, stratified by label; they are the same in all pairs."""
-    y = silo.arrays.y
-    mask = stratified(y, task.train / len(y), seeds.generator(task.seed, "published-split", silo.name))
-    return np.flatnonzero(mask), np.flatnonzero(~mask)
+    """Return the positions of training and held-out samples, stratified by label; they are the same in all pairs.
+
+    Groups of samples stay on one side; where they do not fit, some samples are trained on twice, or not at all.
+    """
+    y, groups = silo.arrays.y, silo.arrays.groups
+    mask = stratified(y, task.train / len(y), seeds.generator(task.seed, "published-split", silo.name), groups)
+    return np.resize(np.flatnonzero(mask), task.train), np.flatnonzero(~mask)
 
 
 def batch(task: Task, name: str, step_: int) -> Ints:

@@ -153,10 +153,9 @@ def _training(design: Design, silos: Mapping[str, Silo]) -> dict[tuple[str, int,
     for name in places(design.pairs):
         x, y = tensors(silos[name])
         for repeat in range(design.repeats[0]):
-            samples = folding.order(
-                design.seed, name, repeat, silos[name].arrays.y, folds, design.settings.label_counts
-            )
+            arrays, counts = silos[name].arrays, design.settings.label_counts
+            parts = folding.cut(design.seed, name, repeat, arrays.y, folds, counts, arrays.groups)
             for fold in range(folds):
-                train, _ = folding.split(samples, folds, fold, size)
+                train, _ = folding.split(parts, fold, size)
                 taken[name, repeat, fold] = x[train], y[train]
     return taken

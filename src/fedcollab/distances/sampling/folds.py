@@ -5,6 +5,8 @@ is the first m samples that follow the fold in that order. So a pair's estimate 
 the sizes alone, never on who else takes part. Folds are random where label counts were drawn: held-out samples of a
 stratified fold remember what was left for training, which biases small clients. Where label counts were set
 (`resample`) it is the random fold that remembers; then every client deals its samples to the folds label by label.
+Samples of one group (one patient) are in one fold; folds are then of unequal size, and a training set that has fewer
+samples than the others takes its first ones twice.
 """
 
 from __future__ import annotations
@@ -13,7 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcollab import seeds
+from fedcollab.data.split import fold_of
 from fedcollab.distances.sampling.resample import SET
+from fedcollab.errors import InputError
 
 Ints = NDArray[np.int64]
 
@@ -42,7 +46,7 @@ def largest(quantity: int, folds: int) -> int:
 
 
 def order(seed: int, name: str, repeat: int, y: Ints, folds: int, label_counts: str) -> Ints:
-    """Return the random order of a client's samples in one repeat; `split` cuts it into folds.
+    """Return the random order of a client's samples in one repeat; `cut` cuts it into folds.
 
     Parameters
     ----------
@@ -81,19 +85,48 @@ def order(seed: int, name: str, repeat: int, y: Ints, folds: int, label_counts: 
     return np.concatenate([draw.permutation(dealt[fold::folds]) for fold in range(folds)])
 
 
-def split(samples: Ints, folds: int, fold: int, size: int) -> tuple[Ints, Ints]:
+def cut(
+    seed: int, name: str, repeat: int, y: Ints, folds: int, label_counts: str, groups: Ints | None = None
+) -> list[Ints]:
+    """Return a client's samples in one repeat, fold by fold, each in random order.
+
+    Parameters
+    ----------
+    seed, name, repeat, y, folds, label_counts
+        As in `order`.
+    groups : array of int, optional
+        The group of each sample; a group is in one fold, whole.
+
+    Returns
+    -------
+    list of array of int
+        The positions of the samples of each fold; folds are empty if there are fewer samples, or groups, than folds.
+
+    Raises
+    ------
+    InputError
+        If all samples are of one group.
+    """
+    if groups is None:
+        return np.array_split(order(seed, name, repeat, y, folds, label_counts), folds)
+    if len(np.unique(groups)) < 2:
+        raise InputError(f"client `{name}` has one group of samples; at least 2 are needed to hold one out")
+    draw = seeds.generator(seed, "folds", name, repeat)
+    fold = fold_of(y if label_counts == SET else np.zeros(len(y)), folds, draw, groups)
+    return [draw.permutation(np.flatnonzero(fold == part)) for part in range(folds)]
+
+
+def split(parts: list[Ints], fold: int, size: int) -> tuple[Ints, Ints]:
     """Return a training set and the held-out fold.
 
     Parameters
     ----------
-    samples : array of int
-        The samples in the order of `order`.
-    folds : int
-        How many folds there are.
+    parts : list of array of int
+        The samples fold by fold, from `cut`.
     fold : int
         The fold that is held out.
     size : int
-        Samples to train on.
+        Samples to train on; where groups leave fewer, the first ones are taken twice.
 
     Returns
     -------
@@ -102,8 +135,12 @@ def split(samples: Ints, folds: int, fold: int, size: int) -> tuple[Ints, Ints]:
 
     Examples
     --------
-    >>> [part.tolist() for part in split(np.arange(7), 3, 1, 4)]
+    >>> [part.tolist() for part in split(np.array_split(np.arange(7), 3), 1, 4)]
     [[5, 6, 0, 1], [3, 4]]
     """
-    parts = np.array_split(samples, folds)
-    return np.concatenate([*parts[fold + 1 :], *parts[:fold]])[:size], parts[fold]
+    return np.resize(np.concatenate([*parts[fold + 1 :], *parts[:fold]]), size), parts[fold]
+
+
+def smallest(parts: list[Ints]) -> int:
+    """Return the size of the smallest fold that has any sample."""
+    return min((len(part) for part in parts if len(part)), default=0)

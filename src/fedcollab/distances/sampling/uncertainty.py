@@ -10,6 +10,9 @@ both calibrated on label shift, see docs/distances.md. The last term is one unse
 any chance, v_r uniform on [0, 1]: 14 right out of 14 is not certainty. u_r are Bayesian bootstrap weights (Rubin,
 1981), drawn once for a client and used in all of its pairs, so that replicates of the matrix are joint.
 
+Samples of one group (one patient) are no independent evidence: weights are drawn for groups, and n counts groups where
+the variance of the mean is that of the groups' sums.
+
 The draws depend on the client's data (`Silo.secret`): a server that could repeat them could solve the replicates for
 every single h_s.
 """
@@ -54,16 +57,30 @@ def summary(hits: Floats, training: Floats, replicates: int, seed: int, silo: Si
     dict
         `accuracy` and `variance` (pairs, directions), `replicates` (pairs, directions, R).
     """
-    count = hits.shape[2]
+    groups = silo.arrays.groups
+    count = hits.shape[2] if groups is None else int(groups.max()) + 1
     training = training[:, None]
     rng = seeds.generator(seed, "replicates", silo.name, silo.secret)
     weights = rng.exponential(size=(replicates, count))
+    weights = weights if groups is None else weights[:, groups]
     weights /= weights.sum(axis=1, keepdims=True)
     unseen = rng.random(replicates) - 0.5
     accuracy: Floats = hits.mean(axis=2)
     moved = (hits @ weights.T - accuracy[..., None]) * np.sqrt(training * (count + 1) / (count - 1))[..., None]
     return {
         "accuracy": accuracy,
-        "variance": training * hits.var(axis=2, ddof=1) / count + 1.0 / (12.0 * (count + 1) ** 2),
+        "variance": training * _variance(hits, groups) / count + 1.0 / (12.0 * (count + 1) ** 2),
         "replicates": accuracy[..., None] + moved + unseen / (count + 1),
     }
+
+
+def _variance(hits: Floats, groups: NDArray[np.int64] | None) -> Floats:
+    """Return the variance of one sample; with groups, of one group's contribution to the mean."""
+    if groups is None:
+        alone: Floats = hits.var(axis=2, ddof=1)
+        return alone
+    count = int(groups.max()) + 1
+    member = np.equal.outer(groups, np.arange(count)).astype(np.float64)
+    sums = (hits - hits.mean(axis=2, keepdims=True)) @ member
+    together: Floats = (sums**2).sum(axis=2) * count**2 / hits.shape[2] ** 2 / (count - 1)
+    return together

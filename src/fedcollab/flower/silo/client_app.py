@@ -13,6 +13,7 @@ from flwr.clientapp import ClientApp
 
 import fedcollab.distances.estimate
 import fedcollab.federation.federate
+import fedcollab.inspection.profile
 import fedcollab.training.compare_client
 import fedcollab.training.folds  # noqa: F401  (these declare every action that a silo can be asked for)
 from fedcollab.errors import InputError

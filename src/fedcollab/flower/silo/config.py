@@ -4,9 +4,10 @@
     data = "patients.csv"     CSV, Parquet or NPZ, relative to this file
     label = "outcome"         the label column
 
-and where the defaults do not fit: `test` (a test split of its own), `drop` (columns to leave out), `invitation` (what
-the coordinator sent; default invitation.toml), `key` (default NAME.key), `state` (a folder; default state), `device`,
-and the tables `[limits]` (see `wire.limits`) and `[app]` (see `pin`).
+and where the defaults do not fit: `test` (a test split of its own), `drop` (columns to leave out), `columns` (those to
+read, in this order), `label_map` (labels to read as others), `id` (rows that share this column stay together in every
+split; it is no feature), `invitation` (what the coordinator sent; default invitation.toml), `key` (default NAME.key),
+`state` (a folder; default state), `device`, and the tables `[limits]` (see `wire.limits`) and `[app]` (see `pin`).
 """
 
 from __future__ import annotations
@@ -51,6 +52,12 @@ class SiloConfig(Struct, frozen=True, forbid_unknown_fields=True):
         The label column of CSV and Parquet files.
     drop : tuple of str
         Columns to leave out.
+    columns : tuple of str or None
+        The columns to read, in this order; None: all.
+    label_map : dict of str to str
+        What to read instead of a label.
+    id : str or None
+        The column whose value rows of one person share.
     invitation, key, state : Path
         What the coordinator sent, the silo's private key, and the folder for what it keeps.
     device : str
@@ -69,6 +76,9 @@ class SiloConfig(Struct, frozen=True, forbid_unknown_fields=True):
     label: str | None = None
     test: Path | None = None
     drop: tuple[str, ...] = ()
+    columns: tuple[str, ...] | None = None
+    label_map: dict[str, str] = field(default_factory=dict)
+    id: str | None = None
     device: str = "cpu"
     limits: dict[str, Any] = field(default_factory=dict)
     app: AppTable = AppTable()
@@ -133,7 +143,16 @@ class SiloConfig(Struct, frozen=True, forbid_unknown_fields=True):
         InputError
             If they cannot be read, with the reason.
         """
-        return replace(read_client(self.data, self.label, self.test, self.drop), name=self.name)
+        read = read_client(
+            self.data,
+            self.label,
+            self.test,
+            self.drop,
+            columns=self.columns,
+            label_map=self.label_map,
+            id_column=self.id,
+        )
+        return replace(read, name=self.name)
 
 
 class Invitation(Struct, frozen=True):

@@ -1,0 +1,94 @@
+"""When two texts are one value in two spellings: another case, other blanks, a number written in another way."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping
+
+_BLANKS = re.compile(r"[\s_]+")
+_NUMBER = re.compile(r"(?<![\w.])([+-]?)0*(\d+)(?:\.(\d*?)0*)?(?![\w.])")
+
+
+def normal_form(text: object) -> str:
+    """Return the form that all spellings of one value share.
+
+    Case, blanks (and underscores) and the way in which numbers are written do not count, nor does a full stop at the
+    end.
+
+    Parameters
+    ----------
+    text : object
+        A label or a category.
+
+    Returns
+    -------
+    str
+        Its normal form.
+
+    Examples
+    --------
+    >>> normal_form(" Yes") == normal_form("yes"), normal_form("grade 1.0") == normal_form("Grade_01")
+    (True, True)
+    >>> normal_form("1.5") == normal_form("15"), normal_form("-1") == normal_form("1")
+    (False, False)
+    """
+    plain = _BLANKS.sub(" ", unicodedata.normalize("NFKC", str(text)).casefold()).strip()
+    plain = plain.rstrip(".") or plain
+    return _NUMBER.sub(_number, plain)
+
+
+def _number(found: re.Match[str]) -> str:
+    sign, whole, fraction = found.groups()
+    return ("-" if sign == "-" else "") + whole + (f".{fraction}" if fraction else "")
+
+
+def spellings(counts: Mapping[str, int]) -> dict[str, list[str]]:
+    """Return the values that are written in several ways, the commonest spelling first.
+
+    Of spellings that are equally common, one without capitals comes first.
+
+    Parameters
+    ----------
+    counts : mapping of str to int
+        How often each text occurs.
+
+    Returns
+    -------
+    dict
+        The spellings by normal form, for those with more than one.
+
+    Examples
+    --------
+    >>> spellings({"yes": 40, "Yes": 2, "no": 30})
+    {'yes': ['yes', 'Yes']}
+    """
+    found: dict[str, list[str]] = {}
+    for text in sorted(counts, key=lambda text: (-counts[text], text != text.casefold(), text)):
+        found.setdefault(normal_form(text), []).append(text)
+    return {form: texts for form, texts in found.items() if len(texts) > 1}
+
+
+def merging(counts: Iterable[Mapping[str, int]]) -> dict[str, str]:
+    """Return a map from every spelling but the commonest to the commonest one.
+
+    Parameters
+    ----------
+    counts : iterable of mapping of str to int
+        How often each text occurs, client by client.
+
+    Returns
+    -------
+    dict
+        What to write instead of which text.
+
+    Examples
+    --------
+    >>> merging([{"yes": 40, "no": 30}, {"Yes": 20, "no": 10}])
+    {'Yes': 'yes'}
+    """
+    total: dict[str, int] = {}
+    for each in counts:
+        for text, count in each.items():
+            total[text] = total.get(text, 0) + count
+    return {text: texts[0] for texts in spellings(total).values() for text in texts[1:]}
