@@ -34,7 +34,7 @@ def list_sets(as_json: bool) -> None:
 
 
 @data.command(epilog="Example:  fedcollab data get fashion-mnist")
-@click.argument("name", type=Name(DATA_SETS))
+@click.argument("name", type=Name(DATA_SETS, open_ended=True))
 @click.option(
     "--from", "source", metavar="DIR", help="A folder that holds the data set's files; nothing is downloaded."
 )
@@ -54,7 +54,7 @@ def get(name: str, source: str | None, as_json: bool, quiet: bool) -> None:
 
 
 @data.command(epilog="Example:  fedcollab data path cifar-10")
-@click.argument("name", required=False, type=Name(DATA_SETS))
+@click.argument("name", required=False, type=Name(DATA_SETS, open_ended=True))
 @click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output, for programs.")
 def path(name: str | None, as_json: bool) -> None:
     """The folder that a data set is read from, or without NAME the cache folder."""
