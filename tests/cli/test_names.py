@@ -123,7 +123,7 @@ def test_a_wrong_value_is_refused_before_anything_is_read(tmp_path: Path) -> Non
     wanted = [
         (("train", "--coalitions", "local", "-o", "x", "--model", "cnnn"), "`model` (='cnnn').*did you mean 'cnn'"),
         (("estimate", "-o", "x", "--distance", "cros"), "`distance` (='cros').*did you mean 'cross'"),
-        (("data", "get", "mnist"), "`name` (='mnist').*fashion-mnist"),
+        (("data", "get", "mnist"), "(='mnist').*fashion-mnist"),
         (("run", "--algorithm-option", "mu"), "`--algorithm-option` (='mu') must be KEY=VALUE"),
     ]
     for words, text in wanted:
