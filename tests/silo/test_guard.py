@@ -18,6 +18,7 @@ from fedcollab.encoders import register_encoder
 from fedcollab.errors import FedcollabWarning, InputError, Paused
 from fedcollab.federation import federate
 from fedcollab.federation.fingerprint import fingerprint
+from fedcollab.inspection import profile  # noqa: F401  (declares an action)
 from fedcollab.silo import audit
 from fedcollab.silo import guard as guarding
 from fedcollab.silo.audit import Audit
@@ -33,7 +34,9 @@ SMALL = {"model_options": {"widths": [4]}, "rounds": 2, "lr": 0.1}
 
 
 class Guarded(Wire):
-    """A wire runtime whose silos are guarded; `run` is the id of the run."""
+    """A wire runtime whose silos are guarded, and keep their personal models; `run` is the id of the run."""
+
+    models_stay = True
 
     def __init__(self, clients: list[ClientData], folder: Path, limits: Limits) -> None:
         super().__init__(clients)
@@ -205,7 +208,7 @@ def test_deep_nesting_and_lying_headers(guard: Guard, one: Silo) -> None:
 def test_the_coalition_must_be_large_enough(kept: Any) -> None:
     guarded = kept(min_coalition=2)
     with pytest.raises(Paused, match=r"`a` \(the coalition is a; this silo asks for at least 2 clients"):
-        train(guarded, "local", **SMALL)
+        train(guarded, "local", stopping="none", **SMALL)
     train(guarded, [["a", "b"], ["c", "d"], ["e", "f"]], **SMALL)
 
 
@@ -234,18 +237,19 @@ def test_runs_a_day(kept: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_only_the_listed_actions(kept: Any) -> None:
     guarded = kept(actions=("describe", "spread", "prepare"))
     federate(guarded)
-    for stopping, action in (("held-out", "train-folds"), ("none", "train")):
-        with pytest.raises(Paused, match=f"this silo does not do '{action}'"):
-            train(guarded, "global", stopping=stopping, **SMALL)
+    with pytest.raises(Paused, match="this silo does not do 'train'"):
+        train(guarded, "global", stopping="none", **SMALL)
+    guarded = kept(actions=("describe", "spread", "prepare", "train", "evaluate"))
+    with pytest.warns(FedcollabWarning, match="'train-folds'.*the number of rounds is not chosen, all 2 are trained"):
+        assert train(guarded, "global", **SMALL).rounds == [2]
 
 
 def test_without_noise_nothing_of_a_private_silo(kept: Any) -> None:
     guarded = kept(require_privacy=Privacy(1.0, 1e-5))
     federate(guarded)
-    for stopping, action in (("held-out", "train-folds"), ("none", "train")):
-        why = rf"requires differential privacy \(epsilon 1, delta 1e-05\), and '{action}' has none"
-        with pytest.raises(Paused, match=why):
-            train(guarded, "global", stopping=stopping, **SMALL)
+    why = r"requires differential privacy \(epsilon 1, delta 1e-05\), and 'train' has none"
+    with pytest.raises(Paused, match=why):
+        train(guarded, "global", stopping="none", **SMALL)
     with pytest.raises(Paused, match="the server asks for none"):
         estimate_distances(guarded, method="few-round")
 
@@ -346,7 +350,7 @@ PROPER: dict[str, Message] = {
     "fingerprint": {},
     "train": {"setting": "{}", "round": 1, "w": np.zeros(3, dtype=np.float32), "coalition": ["a", "b"]},
     "train-folds": {"setting": "{}", "round": 1, "folds": 2, "w": np.zeros((2, 3), dtype=np.float32), "train": True,
-                    "coalition": ["a", "b"]},
+                    "last": False, "coalition": ["a", "b"]},
     "evaluate": {"setting": "{}", "round": 1, "w": np.zeros(3, dtype=np.float32), "personal": False, "keep": False,
                  "stay": False, "mean": False},
     compare_client.compare.name: {"trainings": ["t"], "settings": ["{}"], "w0": np.zeros(3, dtype=np.float32)},
@@ -540,3 +544,18 @@ def test_a_private_silo_tests_no_models_and_its_fingerprint_is_its_own(clients: 
     prints = [fingerprint({}, Silo(clients[0], dict(schema), key=key)) for key in (b"", b"one", b"two", b"one")]
     assert prints[1] == prints[3]
     assert len({entry["fingerprint"] for entry in prints}) == 3
+
+
+def test_a_personal_model_is_not_sent_whatever_the_server_asks(kept: Any) -> None:
+    guarded = kept()
+    seen: dict[str, Message] = {}
+    real = guarded._serve
+
+    def spy(action: Action, name: str, content: bytes) -> bytes:
+        seen[action.name] = unpack(content)
+        return real(action, name, content)
+
+    guarded._serve = spy
+    train(guarded, "global", "own-intercept", **SMALL)
+    reply = unpack(real("evaluate", "f", pack({**seen["evaluate"], "keep": True})))
+    assert reply["refused"] == "a personal model stays at its silo"

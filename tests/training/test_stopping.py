@@ -14,8 +14,9 @@ from hypothesis.extra import numpy as hnp
 
 from fedcollab.data import ClientData
 from fedcollab.data.split import fold_of
+from fedcollab.errors import InputError
 from fedcollab.federation import federate
-from fedcollab.training import train
+from fedcollab.training import TrainingResult, train
 from fedcollab.training.descend import Setting
 from fedcollab.training.folds import parts_of, train_folds
 from fedcollab.training.models import Network
@@ -77,8 +78,8 @@ def test_a_model_does_not_depend_on_the_rows_that_it_is_measured_on() -> None:
     setting = Setting("fedavg", {}, network.text, 0.1, 8, 1, 0)
     federation = federate(clients, runtime="vectorised")
     silo = federation.runtime.silos["a"]
-    message = {"setting": json.dumps(asdict(setting)), "round": 1, "folds": 2, "train": True, "coalition": ["a"],
-               "w": np.stack([network.initial().numpy()] * 2)}  # fmt: skip
+    message = {"setting": json.dumps(asdict(setting)), "round": 1, "folds": 2, "train": True, "last": False,
+               "coalition": ["a"], "w": np.stack([network.initial().numpy()] * 2)}  # fmt: skip
     before = train_folds(message, silo)
     parts = parts_of(silo, 2, 0)
     parts[0].y_held.copy_(1 - parts[0].y_held)
@@ -177,3 +178,52 @@ def test_folds_are_of_like_size_and_spread_every_label(labels: list[int], folds:
     for label in set(labels):
         counts = np.bincount(fold[y == label], minlength=folds)
         assert counts.max() - counts.min() <= 1
+
+
+@pytest.mark.parametrize("algorithm", ["fedavg", "scaffold", "fednova", "finetune", "perfedavg"])
+@pytest.mark.parametrize("runtime", ["vectorised", "wire"])
+def test_a_client_that_cannot_be_cut_in_two_has_no_say(algorithm: str, runtime: str) -> None:
+    """All rows of `c` belong to one person: none of them can be held out while others train."""
+    clients = made(40, 0.3, "ab", tests=20)
+    one = made(12, 0.3, "c", seed=5, tests=20)[0]
+    one = ClientData("c", one.x, one.y, one.x_test, one.y_test, groups=np.zeros(12, dtype=int))
+    result = train([*clients, one], "global", algorithm, rounds=3, runtime=runtime)
+    assert set(result.held_out) == {"a", "b"}
+    assert not result.failures
+
+
+def test_a_loss_that_is_not_finite_ends_its_curve_alone() -> None:
+    t = np.arange(31.0)[:, None]
+    broken = abs(t - 5)
+    broken[20:] = np.inf
+    curves = {"a": abs(t - 12), "b": broken}
+    quantities = {"a": 10**6, "b": 10**6}
+    assert pick_rounds(curves, quantities, [["a"], ["b"]], 30) == [(12, 0), (5, 0)]
+
+
+def test_who_takes_part_is_drawn_in_the_folds_too() -> None:
+    clients = made(30, 0.3, "abcdefghij", tests=20)
+    trained: list[int] = []
+
+    class Spied(Wire):
+        def _call(self, action: Any, messages: Any) -> Any:
+            if action.name == "train-folds":
+                trained.append(sum(message["train"] for message in messages.values()))
+            return super()._call(action, messages)
+
+    train(Spied(clients), "global", model="logistic", rounds=4, participation=0.2)
+    assert trained == [2, 2, 2, 2, 0]
+
+
+def test_a_result_of_an_earlier_version_opens(tmp_path: Any) -> None:
+    result = train(made(30, 0.2, "ab"), "local", rounds=2, stopping="none", run_dir=tmp_path)
+    content = json.loads((tmp_path / "training.json").read_text())
+    for key in ("rounds", "averaged", "held_out"):
+        del content[key]
+    (tmp_path / "training.json").write_text(json.dumps(content))
+    assert TrainingResult.load(tmp_path).rounds == result.rounds == [2, 2]
+
+
+def test_adam_is_refused_where_steps_are_the_algorithms_own() -> None:
+    with pytest.raises(InputError, match=r"`optimizer` \(='adam'\) must be 'sgd': the steps of 'scaffold' are its own"):
+        train(made(30, 0.2, "ab"), "global", "scaffold", optimizer="adam")

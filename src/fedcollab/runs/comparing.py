@@ -53,7 +53,8 @@ def keep_comparison(run: Run, federation: Federation, results: Mapping[str, Trai
     if known is not None and set(known.models) >= set(results):
         return known
     found = training.compare(federation, results)
-    found.save(run.file(FILE), {"settings": {"ways": list(results)}, "inputs": _digests(run)})
+    if training.MAJORITY in found.models:  # otherwise silos did not answer: ask them again the next time
+        found.save(run.file(FILE), {"settings": {"ways": list(results)}, "inputs": _digests(run)})
     return found
 
 

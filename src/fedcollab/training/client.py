@@ -103,7 +103,7 @@ class EvaluateMessage(TrainMessage):
     personal : bool
         Test the client's personal model too.
     keep : bool
-        Send the personal model back.
+        Send the personal model back: in process alone, a silo with limits refuses it.
     stay : bool
         Keep the model that the client would use in its own state.
     mean : bool
@@ -243,11 +243,18 @@ def train(message: Annotated[TrainMessage, FurtherArrays], silo: Silo) -> Annota
     return cast(TrainReply, train_stacked({silo.name: message}, {silo.name: silo})[silo.name])
 
 
+def _limit_evaluate(message: EvaluateMessage, silo: Silo, limits: Limits) -> None:
+    """Refuse to send the personal model, and a setting that does not fit."""
+    if message["keep"]:
+        raise Refused("a personal model stays at its silo")
+    limit_setting(message, silo, limits)
+
+
 @action(
     "evaluate",
-    purpose="tested a model: accuracy, loss and its error; with `keep`, the weights of the personal model",
+    purpose="tested a model: accuracy, loss and its error",
     release=Release.EXACT,
-    limit=limit_setting,
+    limit=_limit_evaluate,
     stacked=evaluate_stacked,
 )
 def evaluate(message: Annotated[EvaluateMessage, FurtherArrays], silo: Silo) -> EvaluateReply:

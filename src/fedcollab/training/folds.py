@@ -43,7 +43,7 @@ from fedcollab.training.descend import Local, Setting, descend, gradient, person
 from fedcollab.training.hooks import Algorithm, State
 from fedcollab.training.kept import averaged_keys, first_state, with_own, withhold
 from fedcollab.training.models import Network
-from fedcollab.wire.action import Refused, Release, action, require_samples
+from fedcollab.wire.action import Refused, Release, action
 from fedcollab.wire.fields import FurtherArrays, Positive, Sides, Whole
 from fedcollab.wire.limits import Limits
 from fedcollab.wire.message import Message
@@ -69,6 +69,8 @@ class FoldsMessage(TypedDict):
         The flat weights of the K models.
     train : bool
         Whether to train them; otherwise they are only measured.
+    last : bool
+        Whether this is the last message, after which the client forgets what it kept.
     """
 
     setting: str
@@ -76,6 +78,7 @@ class FoldsMessage(TypedDict):
     folds: Positive
     w: Models
     train: bool
+    last: bool
     since: NotRequired[Whole]
     training: NotRequired[str]
     coalition: NotRequired[list[str]]
@@ -95,12 +98,15 @@ class FoldsReply(TypedDict):
         The trained weights.
     diverged : str, optional
         What is not finite.
+    unfit : str, optional
+        Why the client's rows cannot be cut into folds; then nothing was measured or trained.
     """
 
     finite: bool
     held_out: Annotated[NDArray[np.float64], Sides("_", nan=True)]
     w: NotRequired[Models]
     diverged: NotRequired[str]
+    unfit: NotRequired[str]
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,8 +149,6 @@ _parts: WeakKeyDictionary[Arrays, dict[tuple[int, int], list[Part]]] = WeakKeyDi
 def parts_of(silo: Silo, folds: int, seed: int) -> list[Part]:
     """Return a client's training rows cut into folds, made once.
 
-    A client of fewer rows than folds has folds without rows: their models train on all rows and measure nothing.
-
     Parameters
     ----------
     silo : Silo
@@ -168,33 +172,40 @@ def parts_of(silo: Silo, folds: int, seed: int) -> list[Part]:
 
 
 def _limit_folds(message: FoldsMessage, silo: Silo, limits: Limits) -> None:
-    """Refuse what `train` would refuse, folds that leave too few samples to train on, and too few to measure."""
+    """Refuse what `train` would refuse, and more folds than models or than a silo should keep models for."""
     limit_train({**message, "w": message["w"][0]}, silo, limits)  # type: ignore[typeddict-unknown-key]
     if len(message["w"]) != message["folds"] or message["folds"] > MOST_FOLDS:
         raise Refused(f"`w` has {len(message['w'])} models; expected one for each fold, and at most {MOST_FOLDS}")
-    sizes = [len(part.y) for part in parts_of(silo, message["folds"], setting_of({"": message}).seed)]
-    require_samples(min(sizes), limits, "an update")
 
 
 def train_folds_stacked(messages: Mapping[str, Any], silos: Mapping[str, Silo]) -> dict[str, Message]:
     """Measure and train the fold models of many clients, stacked; arguments as in `client.train_stacked`."""
     setting = setting_of(messages)
+    unfit = {
+        name: _unfit(parts_of(silos[name], messages[name]["folds"], setting.seed), silos[name]) for name in messages
+    }
+    fit = [name for name in messages if not unfit[name]]
+    replies: dict[str, Message] = {
+        name: {"finite": True, "held_out": np.full(1, np.nan), "unfit": why} for name, why in unfit.items() if why
+    }
+    if not fit:
+        return gather(messages, [replies])
     jobs: dict[str, Work] = {
-        f"{name}\x1f{fold}": job
-        for name in messages
-        for fold, job in enumerate(_work(messages[name], silos[name], setting))
+        f"{name}\x1f{fold}": job for name in fit for fold, job in enumerate(_work(messages[name], silos[name], setting))
     }
     steps = {key: steps_of(len(job.local.y), setting) for key, job in jobs.items()}
     device = next(iter(silos.values())).device
 
     def work(keys: list[str]) -> dict[str, Done]:
-        return _measure_and_train({key: jobs[key] for key in keys}, setting, device)
+        done = _measure_and_train({key: jobs[key] for key in keys}, setting, device)
+        if len(keys) > 1 and any(result.error for result in done.values()):  # only the client at fault is lost
+            done = {key: work([key])[key] for key in keys}
+        return done
 
     done = {key: result for stack in in_stacks(work, steps, setting, device) for key, result in stack.items()}
-    replies = {}
-    for name, message in messages.items():
-        folds = [done[f"{name}\x1f{fold}"] for fold in range(message["folds"])]
-        replies[name] = _reply(message, silos[name], folds)
+    for name in fit:
+        folds = [done[f"{name}\x1f{fold}"] for fold in range(messages[name]["folds"])]
+        replies[name] = _reply(messages[name], silos[name], folds)
     return gather(messages, [replies])
 
 
@@ -208,6 +219,14 @@ def train_folds_stacked(messages: Mapping[str, Any], silos: Mapping[str, Silo]) 
 def train_folds(message: Annotated[FoldsMessage, FurtherArrays], silo: Silo) -> Annotated[FoldsReply, FurtherArrays]:
     """Measure and train the fold models of one client."""
     return cast(FoldsReply, train_folds_stacked({silo.name: message}, {silo.name: silo})[silo.name])
+
+
+def _unfit(parts: list[Part], silo: Silo) -> str:
+    """Return why a client's folds cannot be used: empty ones, or updates of fewer samples than the silo's limit."""
+    fewest = min(len(part.y) for part in parts)
+    if fewest < silo.limits.min_samples:
+        return f"a fold leaves {fewest} sample(s) to train on; this silo asks for at least {silo.limits.min_samples}"
+    return "" if all(len(part.y_held) for part in parts) else "a fold has no samples"
 
 
 def _work(message: Message, silo: Silo, setting: Setting) -> list[Work]:
@@ -243,7 +262,7 @@ def _measure_and_train(jobs: Mapping[str, Work], setting: Setting, device: str) 
     try:
         with lend_network(setting, device) as network:
             measured = {key: _measure(job, algorithm, network, setting) for key, job in jobs.items()}
-            trained = [key for key, job in jobs.items() if job.train and len(job.local.y)]
+            trained = [key for key, job in jobs.items() if job.train]
             if not trained:
                 return measured
             replies, states, losses = descend(
@@ -270,7 +289,7 @@ def _measure(job: Work, algorithm: Algorithm, network: Network, setting: Setting
         if algorithm.personalises:
             w = personal(local, algorithm, network, setting, job.number - 1)
         logits = gradient(network, setting).logits(w, job.part.x_held)
-        losses.append(float(functional.cross_entropy(logits, job.part.y_held, reduction="sum")) if rows else 0.0)
+        losses.append(float(functional.cross_entropy(logits, job.part.y_held, reduction="sum")))
     return Done(losses, rows, {"w": job.sent}, job.local.state)
 
 
@@ -279,14 +298,15 @@ def _reply(message: Message, silo: Silo, folds: list[Done]) -> Message:
     error = next((fold.error for fold in folds if fold.error), "")
     if error:
         return {"error": error}
-    rows = max(sum(fold.rows for fold in folds), 1)
+    rows = sum(fold.rows for fold in folds)
     held_out = np.array([sum(losses) / rows for losses in zip(*(fold.losses for fold in folds), strict=True)])
     diverged = next((fold.diverged for fold in folds if fold.diverged), "")
     if diverged:
         return {"finite": False, "held_out": held_out, "diverged": diverged}
-    if not message["train"]:
+    if message["last"]:
         for slot in (SLOT, f"{SLOT}-before"):
             silo.state.pop(slot, None)
+    if not message["train"]:
         return {"finite": True, "held_out": held_out}
     keep_state(silo, message, arrays_of(_stack([fold.state for fold in folds])), SLOT)
     return {"finite": True, "held_out": held_out, **arrays_of(_stack([fold.reply for fold in folds]))}

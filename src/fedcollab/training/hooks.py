@@ -42,6 +42,8 @@ class Algorithm:
         Whether `personal` gives each client a model of its own, evaluated beside its coalition's.
     keep : tuple of str
         Names of parameters that stay with each client, as in `fedcollab.train`.
+    plain_steps : bool
+        Whether all that it knows of a local step is that weights change; if it is False only SGD takes its steps.
     averaged : tuple of str
         Keys of a client's state that are personal models, of which a mean over rounds is used (see `averaging`).
 
@@ -60,6 +62,7 @@ class Algorithm:
     personalises: ClassVar[bool] = False
     keep: ClassVar[tuple[str, ...]] = ()
     averaged: ClassVar[tuple[str, ...]] = ()
+    plain_steps: ClassVar[bool] = True
 
     # server side
 

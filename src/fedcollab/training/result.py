@@ -297,9 +297,9 @@ class TrainingResult:
                 cost=content["cost"],
                 stopped={int(key): value for key, value in content["stopped"].items()},
                 failures=[(int(number), name, why) for number, name, why in content["failures"]],
-                rounds=[int(number) for number in content["rounds"]],
-                averaged=[bool(mean) for mean in content["averaged"]],
-                held_out=_numbers(content["held_out"]),
+                rounds=[int(number) for number in content.get("rounds", _given(content))],
+                averaged=[bool(mean) for mean in content.get("averaged", [False] * len(content["coalitions"]))],
+                held_out=_numbers(content.get("held_out", {})),
                 distances=None if content["distances"] is None else np.array(content["distances"], dtype=np.float64),
                 training=str(content.get("training", "")),
             )
@@ -362,6 +362,11 @@ def _models(
 def _numbers(columns: Mapping[str, Any]) -> dict[str, Floats]:
     """Return columns read from JSON as arrays, with NaN for null."""
     return {key: np.array([np.nan if v is None else v for v in values]) for key, values in columns.items()}
+
+
+def _given(content: Mapping[str, Any]) -> list[int]:
+    """Return the rounds of each coalition of a result that was saved when all of them trained equally long."""
+    return [int(content["settings"].get("rounds", 0))] * len(content["coalitions"])
 
 
 def _aligned(result: TrainingResult, other: TrainingResult | None) -> Floats | None:

@@ -113,7 +113,7 @@ def retrain(
     shared = [sum(known.quantities[name] for name in members if name in before) for before in result.coalitions]
     old = None if scratch or max(shared) == 0 else int(np.argmax(shared))
     settings, model = result.settings, result.model
-    stopping = settings["stopping"] if old is None and rounds is None else "none"
+    stopping = settings.get("stopping", "none") if old is None and rounds is None else "none"
     if rounds is None:
         rounds = int(settings["rounds"]) if old is None else max(1, round(FINE_TUNE * result.rounds[old]))
     part = train(
@@ -127,7 +127,7 @@ def retrain(
         local_epochs=settings["epochs"],
         stopping=stopping,
         progress=progress,
-        **{key: settings[key] for key in KEPT},
+        **{key: settings[key] for key in KEPT if key in settings},
     )
     return replace(part, method=result.method)
 

@@ -146,6 +146,8 @@ def train(
     if stopping not in STOPPING:
         raise InputError(unknown("stopping", stopping, STOPPING))
     called, chosen = make_algorithm(algorithm, options)
+    if optimizer != defaults.OPTIMIZER and not chosen.plain_steps:
+        raise InputError(f"`optimizer` (={optimizer!r}) must be 'sgd': the steps of '{called}' are its own")
     model_name = "auto" if isinstance(model, str) and model == "auto" else name_model(model)
     clients = list_clients(clients)
     federation = federate(clients, runtime=runtime, device=device, scale=scale, seed=seed)
@@ -166,6 +168,8 @@ def train(
         setting = Setting(called, chosen.options(), network.text, *plain, kept, mean)
         return Session(federation, setting, chosen, network, federation.quantities, participation)
 
+    carrier = federation.runtime
+    started, before = time.perf_counter(), _moved(carrier)
     stopped: Stopping | None = None
     if model_name == "auto":
         if not chooses or model_options:
@@ -187,8 +191,7 @@ def train(
     settings |= {"method": method, "evaluate_every": evaluate_every, "stopping": stopping if chooses else "none"}
     settings["grouping"] = grouping.options()
     session.training = identity(settings, of_clients, schema.to_json(), session.initial.numpy().tobytes())
-    carrier = federation.runtime
-    history, started, before = History(), time.perf_counter(), _moved(carrier)
+    history = History()
     checkpoint, resumed, earlier = None, None, dict.fromkeys(("calls", "bytes_down", "bytes_up", "seconds"), 0.0)
     if run_dir is not None:
         checkpoint = Checkpoint(Path(run_dir), settings, session.training, always=carrier.lasting)
@@ -218,7 +221,10 @@ def train(
         elif chooses and stopped is None:
             begun = replace(session, training=f"{session.training} folds", failures=[], seen={})
             stopped = choose_rounds(begun, grouping, rounds, lambda done, total: progress(done, 2 * total))
-        session.stopping = stopped = stopped or Stopping()
+        stopped = stopped or Stopping()
+        if averaging is not None:
+            stopped = replace(stopped, means={})  # what was asked for, whatever was measured
+        session.stopping = stopped
         longest = max(stopped.rounds.values(), default=rounds)
         earlier_rounds = rounds if chooses else 0
         stream = _stream(run_dir, history, stack)

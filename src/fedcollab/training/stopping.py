@@ -15,11 +15,13 @@ the folds cost as much as one training of `ceiling` rounds.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcollab.errors import FedcollabWarning, Paused
 from fedcollab.progress import Progress
 from fedcollab.training import folds
 from fedcollab.training.checkpoint import Stopping
@@ -53,31 +55,51 @@ def choose_rounds(session: Session, grouping: Grouping, ceiling: int, progress: 
     Returns
     -------
     Stopping
-        The choice. Clients with too few rows to train on a part of them are not asked; where nobody is asked, every
-        coalition trains up to the ceiling.
+        The choice. Clients whose rows cannot be cut into folds have no say; where nobody has, every coalition trains
+        up to the ceiling, with a warning if that is because silos refuse.
+
+    Raises
+    ------
+    Paused
+        If too few clients answer.
     """
     grouping.start(session)
     models = {coalition: [server] * FOLDS for coalition, server in enumerate(session.servers)}
     curves: dict[str, list[Curve]] = {name: [] for name in asked(session)}
     for number in range(1, ceiling + 2):  # the last message only measures
+        training = {name for coalition in models for name in session.participants(number, coalition)}
         sent = {
-            name: _message(session, models[session.assignment[name]], train=number <= ceiling)
+            name: _message(
+                session, models[session.assignment[name]], name in training and number <= ceiling, ceiling < number
+            )
             for name in curves
             if session.assignment[name] in models and len(curves[name]) == number - 1
         }
         if not sent:
             break
-        answers = session.call(folds.train_folds, number, sent)
+        try:
+            answers = session.call(folds.train_folds, number, sent)
+        except Paused as error:
+            if not _refused(session, sent):
+                raise
+            text = f"{error}: the number of rounds is not chosen, all {ceiling} are trained (`stopping='none'`)"
+            warnings.warn(text, FedcollabWarning, stacklevel=3)
+            break
         for name, answer in answers.items():
-            curves[name].append(answer["held_out"])
-        session.seen |= dict.fromkeys(answers, number)
+            if "unfit" in answer:
+                del curves[name]
+            else:
+                curves[name].append(answer["held_out"])
+        answers = {name: answer for name, answer in answers.items() if name in curves}
+        session.seen |= {name: number for name, answer in answers.items() if "w" in answer}
         for coalition in list(models):
             replies = {name: answers[name] for name in session.members(coalition) if name in answers}
+            trained = {name: reply for name, reply in replies.items() if "w" in reply}
             if not replies or not all(reply["finite"] for reply in replies.values()):
                 del models[coalition]  # it diverged, or nobody answers: what was measured so far decides
-            elif number <= ceiling:
+            elif trained:
                 models[coalition] = [
-                    session.aggregate(server, _states(replies, fold), number)
+                    session.aggregate(server, _states(trained, fold), number)
                     for fold, server in enumerate(models[coalition])
                 ]
         progress(min(number, ceiling), ceiling)
@@ -140,8 +162,12 @@ def pick_rounds(
 
 
 def _mean_curve(curves: Mapping[str, Curve], names: Sequence[str] | Mapping[str, Curve]) -> Curve | None:
-    """Return the mean curve of those of the clients that were measured to the end, smoothed; None if nobody was."""
-    measured = [curves[name] for name in names if name in curves]
+    """Return the mean curve of those of the clients that were measured to the end, smoothed; None if nobody was.
+
+    A curve counts up to the first loss that is not finite.
+    """
+    measured = [_finite_part(curves[name]) for name in names if name in curves]
+    measured = [curve for curve in measured if len(curve) > 1]
     if not measured:
         return None
     longest = max(map(len, measured))
@@ -152,17 +178,30 @@ def _mean_curve(curves: Mapping[str, Curve], names: Sequence[str] | Mapping[str,
     return smoothed
 
 
+def _finite_part(curve: Curve) -> Curve:
+    """Return a curve up to the first row that has a value that is not finite."""
+    broken = np.flatnonzero(~np.isfinite(curve).all(axis=1))
+    return curve[: broken[0]] if len(broken) else curve
+
+
 def _lowest(curve: Curve) -> tuple[int, int]:
     """Return the first round, from 1 on, with the lowest value, and the column that has it."""
     row, column = np.unravel_index(np.argmin(curve[1:]), curve[1:].shape)
     return 1 + int(row), int(column)
 
 
-def _message(session: Session, servers: Sequence[State], *, train: bool) -> Message:
+def _refused(session: Session, sent: Mapping[str, Message]) -> bool:
+    """Return whether every client that is missing from the last call refused it, so that asking again is of no use."""
+    missing = {name: session.federation.absent[name] for name in sent if name in session.federation.absent}
+    noted = session.federation.runtime.absences[-len(missing) :] if missing else []
+    return bool(noted) and all(each.kind == "refused" for each in noted)
+
+
+def _message(session: Session, servers: Sequence[State], train: bool, last: bool) -> Message:
     """Return what a client is sent: what the algorithm broadcasts for each fold, stacked."""
     parts = [arrays_of(_broadcast(session, server)) for server in servers]
     stacked = {key: np.stack([part[key] for part in parts]) for key in parts[0]}
-    return {**stacked, "folds": len(parts), "train": train}
+    return {**stacked, "folds": len(parts), "train": train, "last": last}
 
 
 def _broadcast(session: Session, server: State) -> State:

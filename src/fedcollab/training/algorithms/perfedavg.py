@@ -51,6 +51,7 @@ class PerFedAvg(Algorithm):
     delta: float = 1e-3
     steps: int = 1
     personalises = True
+    plain_steps = False
 
     def __post_init__(self) -> None:
         if self.variant not in VARIANTS:

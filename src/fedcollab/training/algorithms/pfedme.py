@@ -42,6 +42,7 @@ class PFedMe(Algorithm):
     K: int = 5
     personal_lr: float = 0.1
     personalises = True
+    plain_steps = False
     averaged = ("theta",)
 
     def client_init(self, message: State) -> State:

@@ -23,6 +23,8 @@ from fedcollab.training.hooks import Algorithm, State, average, register
 class Scaffold(Algorithm):
     """FedAvg whose clients correct each step by the difference of two control variates, the server's and their own."""
 
+    plain_steps = False
+
     def server_init(self, w0: Tensor) -> State:
         """Return the server's first state: its control variate starts at 0, so that the first round is FedAvg's."""
         return {"w": w0, "c": torch.zeros_like(w0)}
