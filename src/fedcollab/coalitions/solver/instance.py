@@ -180,8 +180,11 @@ class Instance(Problem):
 
     def contract(self, blocks: Labels) -> Instance:  # noqa: D102
         order, starts = _grouped(blocks)
-        half = np.add.reduceat(self.pairs[order], starts, axis=0)[:, order]
-        inner = np.add.reduceat(half, starts, axis=1) / 2
+        inner = np.empty((len(starts), len(starts)))
+        for block, members in enumerate(np.split(order, starts[1:])):
+            total = self.pairs[members[0]] if len(members) == 1 else self.pairs[members].sum(axis=0)
+            inner[block] = np.bincount(blocks, weights=total)
+        inner /= 2
         inner[np.diag_indices(len(inner))] += np.bincount(blocks, weights=self.own)
         return self.contracted(blocks, inner)
 

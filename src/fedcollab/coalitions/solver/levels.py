@@ -60,7 +60,7 @@ def search_levels(problem: Problem, trees: int, seed: int) -> Labels:
     """Return the best partition of the units that at most so many trees lead to."""
     if isinstance(problem, RowInstance) and problem.count > DENSE:
         return _by_sample(problem, trees, seed)
-    instance = problem.contract(np.arange(problem.count))
+    instance = problem if isinstance(problem, Instance) else problem.contract(np.arange(problem.count))
     rng = generator(seed, "levels", problem.count)
     best, idle = np.arange(problem.count), 0
     for number in range(trees):

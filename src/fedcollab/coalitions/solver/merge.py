@@ -72,7 +72,9 @@ def merge_tree(instance: Instance) -> Tree:
             value[size > instance.largest] = np.inf
         return value
 
-    table = np.stack([changes(a) for a in range(count)])
+    table = np.empty((count, count))
+    for a in range(count):
+        table[a] = changes(a)
     partner = table.argmin(axis=1)
     change = table[np.arange(count), partner]
     stale = np.zeros(count, dtype=bool)
