@@ -21,6 +21,9 @@ import numpy as np
 from fedcollab.coalitions.inputs import Floats, Labels
 from fedcollab.coalitions.solver.instance import Instance
 
+#: numbers that are priced at once
+CHUNK = 2**14
+
 
 @dataclass(frozen=True)
 class Tree:
@@ -57,24 +60,26 @@ def merge_tree(instance: Instance) -> Tree:
     clash = None if instance.clash is None else instance.clash.copy()
     f = instance.cost(n, m, v)
     node = np.arange(count)
-    made = [np.stack([n, m, v])]
+    made = np.zeros((3, 2 * count - 1))
+    made[:, :count] = n, m, v
     parts: list[tuple[int, int]] = []
 
-    def changes(a: int) -> Floats:
-        """Return how L changes when slot `a` is joined with each other slot."""
-        size = n[a] + n
-        value: Floats = instance.cost(size, m[a] + m, (v[a] + pairs[a]) + v)
-        value -= f + f[a]
-        value[a] = np.inf
+    def changes(rows: slice) -> Floats:
+        """Return how L changes when each of these slots is joined with each other slot."""
+        size = n[rows, None] + n
+        value: Floats = instance.cost(size, m[rows, None] + m, (v[rows, None] + pairs[rows]) + v)
+        value -= f + f[rows, None]
+        np.fill_diagonal(value[:, rows], np.inf)
         if clash is not None:
-            value[clash[a]] = np.inf
+            value[clash[rows]] = np.inf
         if instance.max_size is not None:
             value[size > instance.largest] = np.inf
         return value
 
     table = np.empty((count, count))
-    for a in range(count):
-        table[a] = changes(a)
+    several = 1 + CHUNK // count
+    for start in range(0, count, several):
+        table[start : start + several] = changes(slice(start, start + several))
     partner = table.argmin(axis=1)
     change = table[np.arange(count), partner]
     stale = np.zeros(count, dtype=bool)
@@ -88,8 +93,8 @@ def merge_tree(instance: Instance) -> Tree:
             break
         b = int(partner[a])
         n[a], m[a], v[a] = n[a] + n[b], m[a] + m[b], v[a] + v[b] + pairs[a, b]
-        f[a] = float(instance.cost(n[a : a + 1], m[a : a + 1], v[a : a + 1])[0])
-        made.append(np.array([[n[a]], [m[a]], [v[a]]]))
+        f[a] = instance.cost(n[a], m[a], v[a])
+        made[:, count + len(parts)] = n[a], m[a], v[a]
         parts.append((int(node[a]), int(node[b])))
         node[a] = count + len(parts) - 1
         pairs[a] += pairs[b]
@@ -99,7 +104,7 @@ def merge_tree(instance: Instance) -> Tree:
             clash[:, a] = clash[a]
         n[b], m[b], f[b] = 0.0, 1.0, -np.inf  # an empty slot: joining it would cost infinitely much
         table[:, b] = np.inf
-        table[a] = row = changes(a)
+        table[a] = row = changes(slice(a, a + 1))[0]
         table[:, a] = row
         change[b] = np.inf
         stale |= (partner == a) | (partner == b)
@@ -107,7 +112,7 @@ def merge_tree(instance: Instance) -> Tree:
         change[closer], partner[closer], stale[closer] = row[closer], a, False
         partner[a] = row.argmin()
         change[a], stale[a], stale[b] = row[partner[a]], False, False
-        if count - len(parts) == len(n) // 2:  # half of the slots are empty: go on with the others
+        if count - len(parts) == len(n) // 2 >= 32:  # half of the slots are empty: go on with the others
             kept = np.flatnonzero(n > 0)
             rank = np.zeros(len(n), dtype=np.int64)
             rank[kept] = np.arange(len(kept))
@@ -115,5 +120,5 @@ def merge_tree(instance: Instance) -> Tree:
             node, partner, stale = node[kept], rank[partner][kept], stale[kept]
             pairs, table = pairs[np.ix_(kept, kept)], table[np.ix_(kept, kept)]
             clash = None if clash is None else clash[np.ix_(kept, kept)]
-    sizes, masses, sums = np.concatenate(made, axis=1)
+    sizes, masses, sums = made[:, : count + len(parts)]
     return Tree(sizes, masses, sums, np.array(parts, dtype=np.int64).reshape(-1, 2))
