@@ -24,7 +24,7 @@ from fedcollab.coalitions.solver.instance import Problem
 #: numbers that are priced at once
 CHUNK = 2**14
 #: up to this many units the changes of all pairs are kept
-KEPT = 1200
+KEPT = 1500
 
 
 @dataclass(frozen=True)
