@@ -142,8 +142,8 @@ def _by_sample(problem: RowInstance, trees: int, seed: int) -> Labels:
     order = problem.order()
     sample = np.sort(generator(seed, "sample", count).permutation(count)[:SAMPLE])
     share = SAMPLE / count
-    found = search_levels(problem.subset(order[sample], share), min(trees, 2), seed)
-    labels = _extend(problem, order, sample, found, share)
+    inner = search_levels(problem.subset(order[sample], share), min(trees, 2), seed)
+    labels = _extend(problem, order, sample, inner, share)
     descent = Descent(problem, labels)
     labels = descent.run()
     cuts: dict[bytes, Labels] = {}
