@@ -56,7 +56,7 @@ class TestBySample:
     @pytest.fixture(autouse=True)
     def small_limits(self, monkeypatch):
         monkeypatch.setattr(front_door, "DENSE", 3)
-        monkeypatch.setattr(levels, "DENSE", 100)
+        monkeypatch.setattr(levels, "WHOLE", 100)
         monkeypatch.setattr(levels, "SAMPLE", 80)
 
     @pytest.mark.parametrize("seed", range(3))

@@ -61,9 +61,11 @@ def coalition_sums(matrix: Matrix, quantities: Floats, labels: Labels, symmetric
     order = np.argsort(labels, kind="stable")
     starts = np.flatnonzero(np.r_[True, np.diff(labels[order]) > 0])
     for client, label in enumerate(labels):  # rows are added to their coalition
-        push[label] += matrix[client]
+        row = matrix[client].astype(np.float64)
+        push[label] += row
         if symmetric:
-            pull[label] += matrix[client] * quantities[client]
+            row *= quantities[client]
+            pull[label] += row
         else:
-            pull[:, client] = np.add.reduceat((matrix[client] * quantities)[order], starts)
+            pull[:, client] = np.add.reduceat((row * quantities)[order], starts)
     return pull.T, push.T

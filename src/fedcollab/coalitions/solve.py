@@ -157,10 +157,11 @@ class Found:
 
 
 def build_problem(inputs: Inputs, constraints: Constraints, C: float) -> Problem:
-    """Hold the pair costs in memory where there are few enough clients, else read them from the matrix."""
+    """Hold the pair costs in memory where there are few enough units, else read them from the matrix."""
     if len(inputs.quantities) <= DENSE:
         return build_instance(inputs, constraints, C)
-    return build_rows(inputs, constraints, C)
+    rows = build_rows(inputs, constraints, C)
+    return rows if rows.count > DENSE else rows.contract(np.arange(rows.count)).in_order()
 
 
 def _bounded(inputs: Inputs, problem: Problem, proof: Proof, prove: bool) -> Found:

@@ -25,8 +25,12 @@ from fedcollab.coalitions.constraints import Constraints, clashing
 from fedcollab.coalitions.inputs import Floats, Inputs, Labels, first_appearance
 from fedcollab.coalitions.objective import BLOCK, own_sums
 
+#: rows and columns that are added to their transpose at once
+TILE = 512
 #: two objectives closer than this, relatively, count as equal; an answer is called optimal within it
 TOLERANCE = 1e-9
+#: bytes that tables beside a small matrix may take
+ALLOWANCE = 40e6
 #: up to this many units the canonical order looks at every pair cost twice; beyond it, once
 FEW = 400
 
@@ -54,6 +58,10 @@ class Problem(ABC):
     @abstractmethod
     def rows(self) -> Iterator[Floats]:
         """Return the pair costs of every unit, one after the other."""
+
+    @abstractmethod
+    def table(self) -> NDArray[np.floating[Any]]:
+        """Return a copy of all pair costs."""
 
     @abstractmethod
     def sums(self, labels: Labels) -> Floats:
@@ -131,18 +139,22 @@ class Problem(ABC):
         return first_appearance(labels)
 
     def contracted(self, blocks: Labels, inner: Floats) -> Instance:
-        """Contract blocks, given `inner`: for every two blocks the sum of m_j D_ij over i in one and j in the other."""
+        """Contract blocks, given `inner`: for every two blocks the sum of m_j D_ij over i in one and j in the other.
+
+        `inner` is used up: the pair costs are written over it.
+        """
         clash = self.clash
         if clash is not None:
             order, starts = _grouped(blocks)
             clash = np.logical_or.reduceat(clash[order], starts, axis=0)[:, order]
             clash = np.logical_or.reduceat(clash, starts, axis=1)
-        pairs = inner + inner.T
+        own = inner.diagonal().copy()
+        pairs = _with_transpose(inner)
         np.fill_diagonal(pairs, 0)
         return Instance(
             sizes=np.bincount(blocks, weights=self.sizes).astype(np.float64),
             masses=np.bincount(blocks, weights=self.masses).astype(np.float64),
-            own=inner.diagonal().copy(),
+            own=own,
             clash=clash,
             min_size=self.min_size,
             max_size=self.max_size,
@@ -158,12 +170,30 @@ class Instance(Problem):
 
     pairs: Floats
 
+    def in_order(self) -> Instance:
+        """Return the same problem with its units in canonical order."""
+        order = canonical_order(self.sizes, self.masses, self.own, self.pairs, self.clash)
+        rank = np.empty_like(order)
+        rank[order] = np.arange(len(order))
+        return replace(
+            self,
+            sizes=self.sizes[order],
+            masses=self.masses[order],
+            own=self.own[order],
+            pairs=self.pairs[np.ix_(order, order)],
+            clash=None if self.clash is None else self.clash[np.ix_(order, order)],
+            unit=rank[self.unit],
+        )
+
     def row(self, unit: int) -> Floats:  # noqa: D102 (as in Problem)
         costs: Floats = self.pairs[unit]
         return costs
 
     def rows(self) -> Iterator[Floats]:  # noqa: D102
         return iter(self.pairs)
+
+    def table(self) -> Floats:  # noqa: D102
+        return self.pairs.copy()
 
     @property
     def room(self) -> float:  # noqa: D102
@@ -180,8 +210,11 @@ class Instance(Problem):
 
     def contract(self, blocks: Labels) -> Instance:  # noqa: D102
         order, starts = _grouped(blocks)
-        half = np.add.reduceat(self.pairs[order], starts, axis=0)[:, order]
-        inner = np.add.reduceat(half, starts, axis=1) / 2
+        inner = np.empty((len(starts), len(starts)))
+        for block, members in enumerate(np.split(order, starts[1:])):
+            total = self.pairs[members[0]] if len(members) == 1 else self.pairs[members].sum(axis=0)
+            inner[block] = np.bincount(blocks, weights=total)
+        inner /= 2
         inner[np.diag_indices(len(inner))] += np.bincount(blocks, weights=self.own)
         return self.contracted(blocks, inner)
 
@@ -216,9 +249,16 @@ class RowInstance(Problem):
             part = slice(start, start + BLOCK)
             yield from matrix[part] * m + np.ascontiguousarray(matrix[:, part].T) * m[part, None]
 
+    def table(self) -> NDArray[np.float32]:
+        """Return all pair costs in single precision: whoever asks wants to know which are small."""
+        costs = np.empty((self.count, self.count), dtype=np.float32)
+        for unit, row in enumerate(self.rows()):
+            costs[unit] = row
+        return costs
+
     @property
     def room(self) -> float:  # noqa: D102
-        return 0.8 * self.inputs.matrix.nbytes
+        return max(0.8 * self.inputs.matrix.nbytes, ALLOWANCE)
 
     def sums(self, labels: Labels) -> Floats:  # noqa: D102
         assignment = labels[self.unit]
@@ -274,8 +314,7 @@ def build_instance(inputs: Inputs, constraints: Constraints, C: float) -> Instan
     unit = constraints.units(len(inputs.quantities))
     m = inputs.quantities
     if unit.max() + 1 == len(unit):
-        weighted = inputs.matrix * m
-        pairs: Floats = weighted + weighted.T
+        pairs: Floats = _with_transpose(inputs.matrix * m)
         own = np.zeros(len(m))
     else:
         join = np.zeros((int(unit.max()) + 1, len(unit)))
@@ -286,20 +325,8 @@ def build_instance(inputs: Inputs, constraints: Constraints, C: float) -> Instan
         np.fill_diagonal(pairs, 0)
     sizes, masses = np.bincount(unit).astype(np.float64), np.bincount(unit, weights=m).astype(np.float64)
     clash = constraints.conflicts(unit)
-    order = canonical_order(sizes, masses, own, pairs, clash)
-    rank = np.empty_like(order)
-    rank[order] = np.arange(len(order))
-    return Instance(
-        sizes=sizes[order],
-        masses=masses[order],
-        own=own[order],
-        pairs=pairs[np.ix_(order, order)],
-        clash=None if clash is None else clash[np.ix_(order, order)],
-        min_size=constraints.min_size,
-        max_size=constraints.max_size,
-        C=C,
-        unit=rank[unit],
-    )
+    limits = (constraints.min_size, constraints.max_size)
+    return Instance(sizes, masses, own, clash, *limits, C, unit, pairs).in_order()
 
 
 def build_rows(inputs: Inputs, constraints: Constraints, C: float) -> RowInstance:
@@ -332,6 +359,16 @@ def canonical_order(
     for _ in range(2):
         key = _mix(key) + _mix(seen ^ key).sum(axis=1, dtype=np.uint64)
     return np.lexsort((key, masses)).astype(np.int64)
+
+
+def _with_transpose(square: Floats) -> Floats:
+    """Add its transpose to a matrix, in place."""
+    for i in range(0, len(square), TILE):
+        for j in range(i, len(square), TILE):
+            upper, lower = square[i : i + TILE, j : j + TILE], square[j : j + TILE, i : i + TILE]
+            upper[:] = upper + lower.T
+            lower[:] = upper.T
+    return square
 
 
 def _grouped(labels: Labels) -> tuple[Labels, Labels]:

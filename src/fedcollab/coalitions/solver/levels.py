@@ -30,8 +30,8 @@ from fedcollab.seeds import generator
 
 #: with "auto": trees times units squared, and (above `RESTARTED` units) restarts times units cubed
 TREE_WORK, RESTART_WORK, RESTARTED = 1_000_000, 5_000_000, 64
-#: up to this many units all pair costs are held in memory and merged one pair at a time
-DENSE = 3000
+#: up to this many units all pair costs are held in memory; up to so many they are merged, one pair at a time
+DENSE, WHOLE = 1200, 3000
 #: the search ends when so many trees in a row (or half of them) brought nothing better
 PATIENCE = 4
 #: units that are searched at once where there are more
@@ -58,23 +58,22 @@ def search_best(problem: Problem, method: str, restarts: int, seed: int) -> Labe
 
 def search_levels(problem: Problem, trees: int, seed: int) -> Labels:
     """Return the best partition of the units that at most so many trees lead to."""
-    if isinstance(problem, RowInstance) and problem.count > DENSE:
+    if isinstance(problem, RowInstance) and problem.count > WHOLE:
         return _by_sample(problem, trees, seed)
-    instance = problem.contract(np.arange(problem.count))
     rng = generator(seed, "levels", problem.count)
     best, idle = np.arange(problem.count), 0
     for number in range(trees):
         factor = [1.0, 0.5, 0.25][number] if number < 3 else float(np.exp(rng.uniform(np.log(0.1), np.log(1.5))))
-        tree = merge_tree(instance.at(factor * problem.C))
-        finer = [tree.best(instance.at(share * problem.C)) for share in (0.5, 0.25)]
-        found = polish(instance, tree.best(instance), finer)
+        tree = merge_tree(problem.at(factor * problem.C))
+        finer = [tree.best(problem.at(share * problem.C)) for share in (0.5, 0.25)]
+        found = polish(problem, tree.best(problem), finer)
         if number:
-            found = combine(instance, best, found)
-        better = number == 0 or score(instance, found) < score(instance, best) * (1 - 1e-12)
+            found = combine(problem, best, found)
+        better = number == 0 or score(problem, found) < score(problem, best) * (1 - 1e-12)
         best, idle = (found, 0) if better else (best, idle + 1)
         if idle == min(max(2, trees // 2), PATIENCE):
             break
-    return repair(instance, best)
+    return repair(problem, best)
 
 
 def score(problem: Problem, labels: Labels) -> float:
@@ -89,6 +88,9 @@ def polish(problem: Problem, labels: Labels, finer: Sequence[Labels]) -> Labels:
     idle, turn = 0, 0
     while idle < len(finer):
         blocks = meet(labels, finer[turn % len(finer)])
+        if not _few(problem, blocks):
+            idle, turn = idle + 1, turn + 1
+            continue
         small = problem.contract(blocks)
         start = np.zeros(small.count, dtype=np.int64)
         start[blocks] = labels
@@ -103,7 +105,15 @@ def polish(problem: Problem, labels: Labels, finer: Sequence[Labels]) -> Labels:
 
 def combine(problem: Problem, first: Labels, second: Labels) -> Labels:
     """Return the best of two partitions and of what is found when their common blocks are the units."""
-    return descend(problem, regroup(problem, meet(first, second), (first, second)))
+    blocks = meet(first, second)
+    if not _few(problem, blocks):
+        return min(first, second, key=lambda each: score(problem, each))
+    return descend(problem, regroup(problem, blocks, (first, second)))
+
+
+def _few(problem: Problem, blocks: Labels) -> bool:
+    """Return whether the pair costs of these blocks may be held in memory, as those of the problem are."""
+    return isinstance(problem, Instance) or bool(blocks.max() < DENSE)
 
 
 def regroup(problem: Problem, blocks: Labels, starts: Sequence[Labels]) -> Labels:
@@ -132,8 +142,8 @@ def _by_sample(problem: RowInstance, trees: int, seed: int) -> Labels:
     order = problem.order()
     sample = np.sort(generator(seed, "sample", count).permutation(count)[:SAMPLE])
     share = SAMPLE / count
-    small = problem.subset(order[sample], share)
-    labels = _extend(problem, order, sample, search_levels(small, min(trees, 2), seed), share)
+    inner = search_levels(problem.subset(order[sample], share), min(trees, 2), seed)
+    labels = _extend(problem, order, sample, inner, share)
     descent = Descent(problem, labels)
     labels = descent.run()
     cuts: dict[bytes, Labels] = {}

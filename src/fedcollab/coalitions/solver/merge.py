@@ -7,9 +7,9 @@ binary tree. Among the partitions into nodes of the tree the best is found from 
 so the answer is never worse than everyone alone (the leaves), everyone together (the root), or greedy merging that
 stops where no pair gains (nodes as well).
 
-Each row of the table of changes remembers its best partner. When that partner is merged away, the old change stays as a
-lower bound of the new one and the row is searched again only when it comes first (Muellner 2011), so that the whole
-table is never searched again.
+Each coalition remembers its best partner. When that partner is merged away, the old change stays as a lower bound of
+the new one and partners are searched again only when the coalition comes first (Muellner 2011). Up to `KEPT` units all
+changes are kept in a table; beyond, they are computed when they are needed, and the pair costs are the only table.
 """
 
 from __future__ import annotations
@@ -19,7 +19,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedcollab.coalitions.inputs import Floats, Labels
-from fedcollab.coalitions.solver.instance import Instance
+from fedcollab.coalitions.solver.instance import Problem
+
+#: numbers that are priced at once
+CHUNK = 2**14
+#: up to this many units the changes of all pairs are kept
+KEPT = 1500
 
 
 @dataclass(frozen=True)
@@ -31,10 +36,10 @@ class Tree:
     sums: Floats
     parts: Labels
 
-    def best(self, instance: Instance) -> Labels:
-        """The best partition of the units into nodes of the tree, at the C and with the limits of the instance."""
-        count = instance.count
-        cost = instance.cost(self.sizes, self.masses, self.sums)
+    def best(self, problem: Problem) -> Labels:
+        """The best partition of the units into nodes of the tree, at the C and with the limits of the problem."""
+        count = problem.count
+        cost = problem.cost(self.sizes, self.masses, self.sums)
         least = cost.tolist()
         kept = [True] * len(least)
         for node, (left, right) in enumerate(self.parts.tolist(), count):
@@ -50,44 +55,52 @@ class Tree:
         return label[:count]
 
 
-def merge_tree(instance: Instance) -> Tree:
-    """Merge the units of the instance greedily at its C, until nothing more may be joined."""
-    count = instance.count
-    n, m, v, pairs = instance.sizes.copy(), instance.masses.copy(), instance.own.copy(), instance.pairs.copy()
-    clash = None if instance.clash is None else instance.clash.copy()
-    f = instance.cost(n, m, v)
+def merge_tree(problem: Problem) -> Tree:
+    """Merge the units of the problem greedily at its C, until nothing more may be joined."""
+    count = problem.count
+    n, m, v, pairs = problem.sizes.copy(), problem.masses.copy(), problem.own.copy(), problem.table()
+    clash = None if problem.clash is None else problem.clash.copy()
+    f = problem.cost(n, m, v)
     node = np.arange(count)
-    made = [np.stack([n, m, v])]
+    made = np.zeros((3, 2 * count - 1))
+    made[:, :count] = n, m, v
     parts: list[tuple[int, int]] = []
 
-    def changes(a: int) -> Floats:
-        """Return how L changes when slot `a` is joined with each other slot."""
-        size = n[a] + n
-        value: Floats = instance.cost(size, m[a] + m, (v[a] + pairs[a]) + v)
-        value -= f + f[a]
-        value[a] = np.inf
+    def changes(rows: slice) -> Floats:
+        """Return how L changes when each of these slots is joined with each other slot."""
+        size = n[rows, None] + n
+        value: Floats = problem.cost(size, m[rows, None] + m, (v[rows, None] + pairs[rows]) + v)
+        value -= f + f[rows, None]
+        np.fill_diagonal(value[:, rows], np.inf)
         if clash is not None:
-            value[clash[a]] = np.inf
-        if instance.max_size is not None:
-            value[size > instance.largest] = np.inf
+            value[clash[rows]] = np.inf
+        if problem.max_size is not None:
+            value[size > problem.largest] = np.inf
         return value
 
-    table = np.stack([changes(a) for a in range(count)])
-    partner = table.argmin(axis=1)
-    change = table[np.arange(count), partner]
+    partner, change = np.empty(count, dtype=np.int64), np.empty(count)
+    table = np.empty((count, count)) if count <= KEPT else None
+    several = 1 + CHUNK // count
+    for start in range(0, count, several):
+        part = slice(start, start + several)
+        found = changes(part)
+        partner[part], change[part] = found.argmin(axis=1), found.min(axis=1)
+        if table is not None:
+            table[part] = found
     stale = np.zeros(count, dtype=bool)
     while len(parts) < count - 1:
         a = int(change.argmin())
         if stale[a]:
-            partner[a] = table[a].argmin()
-            change[a], stale[a] = table[a, partner[a]], False
+            row = changes(slice(a, a + 1))[0] if table is None else table[a]
+            partner[a] = row.argmin()
+            change[a], stale[a] = row[partner[a]], False
             continue
         if change[a] == np.inf:
             break
         b = int(partner[a])
         n[a], m[a], v[a] = n[a] + n[b], m[a] + m[b], v[a] + v[b] + pairs[a, b]
-        f[a] = float(instance.cost(n[a : a + 1], m[a : a + 1], v[a : a + 1])[0])
-        made.append(np.array([[n[a]], [m[a]], [v[a]]]))
+        f[a] = problem.cost(n[a], m[a], v[a])
+        made[:, count + len(parts)] = n[a], m[a], v[a]
         parts.append((int(node[a]), int(node[b])))
         node[a] = count + len(parts) - 1
         pairs[a] += pairs[b]
@@ -96,22 +109,23 @@ def merge_tree(instance: Instance) -> Tree:
             clash[a] |= clash[b]
             clash[:, a] = clash[a]
         n[b], m[b], f[b] = 0.0, 1.0, -np.inf  # an empty slot: joining it would cost infinitely much
-        table[:, b] = np.inf
-        table[a] = row = changes(a)
-        table[:, a] = row
+        row = changes(slice(a, a + 1))[0]
+        if table is not None:
+            table[a], table[:, a], table[:, b] = row, row, np.inf
         change[b] = np.inf
         stale |= (partner == a) | (partner == b)
         closer = row < change
         change[closer], partner[closer], stale[closer] = row[closer], a, False
         partner[a] = row.argmin()
         change[a], stale[a], stale[b] = row[partner[a]], False, False
-        if count - len(parts) == len(n) // 2:  # half of the slots are empty: go on with the others
+        if count - len(parts) == len(n) // 2 >= 32:  # half of the slots are empty: go on with the others
             kept = np.flatnonzero(n > 0)
             rank = np.zeros(len(n), dtype=np.int64)
             rank[kept] = np.arange(len(kept))
             n, m, v, f, change = (values[kept] for values in (n, m, v, f, change))
             node, partner, stale = node[kept], rank[partner][kept], stale[kept]
-            pairs, table = pairs[np.ix_(kept, kept)], table[np.ix_(kept, kept)]
+            pairs = pairs[np.ix_(kept, kept)]
+            table = None if table is None else table[np.ix_(kept, kept)]
             clash = None if clash is None else clash[np.ix_(kept, kept)]
-    sizes, masses, sums = np.concatenate(made, axis=1)
+    sizes, masses, sums = made[:, : count + len(parts)]
     return Tree(sizes, masses, sums, np.array(parts, dtype=np.int64).reshape(-1, 2))

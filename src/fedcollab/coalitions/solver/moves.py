@@ -108,8 +108,8 @@ class Descent:
             if problem.clash is not None:
                 for at, slot in enumerate(slots):
                     price[at, problem.clash[self.labels == slot].any(axis=0)] = np.inf
-            price[self.labels == slots[:, None]] = np.inf
             self.prices[slots] = price
+        self.prices[self.labels, self.units] = np.inf  # its own coalition is no other
         self.changed[:] = False
         return np.asarray(self.prices.min(axis=0))
 
@@ -157,9 +157,9 @@ class Descent:
         used = np.flatnonzero(self.size)
         if self.table is None or len(used) in (1, self.problem.count):
             return False
-        order = np.argsort(self.labels, kind="stable")
-        starts = np.searchsorted(self.labels[order], used)
-        across = np.add.reduceat(self.table[used][:, order], starts, axis=1)
+        across = np.empty((len(used), len(used)))
+        for at, slot in enumerate(used):
+            across[at] = np.bincount(self.labels, weights=self.table[slot])[used]
         size, mass, sums, cost = self.size[used], self.mass[used], self.sums[used], self.cost[used]
         change = self.problem.cost(size[:, None] + size, mass[:, None] + mass, sums[:, None] + sums + across)
         change -= cost[:, None] + cost
