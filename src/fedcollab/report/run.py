@@ -15,6 +15,7 @@ from fedcollab.coalitions import Collaboration, CPath
 from fedcollab.distances import Distances
 from fedcollab.report.judgement import Judgement
 from fedcollab.runs.comparing import read_comparison
+from fedcollab.runs.learning_curve import read_learning_curve
 from fedcollab.runs.run import Run
 from fedcollab.wire import absence
 from fedcollab.wire.absence import Absence
@@ -22,6 +23,7 @@ from fedcollab.wire.absence import Absence
 if TYPE_CHECKING:
     from fedcollab.training import TrainingResult
     from fedcollab.training.comparison import Comparison
+    from fedcollab.training.learning_curve import LearningCurve
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +48,8 @@ class RunContents:
         Who did not answer, when and why.
     comparison : Comparison or None
         How the trainings compare on the same test samples, if that is known.
+    curve : LearningCurve or None
+        What clients reach alone with half of their rows, if that was measured.
     """
 
     directory: Path
@@ -56,11 +60,12 @@ class RunContents:
     results: Mapping[str, TrainingResult]
     absences: Sequence[Absence] = ()
     comparison: Comparison | None = None
+    curve: LearningCurve | None = None
 
     @cached_property
     def judgement(self) -> Judgement | None:
         """What the trainings mean, or None where nothing was trained."""
-        return Judgement.of(self.results, self.comparison, self.names) if self.results else None
+        return Judgement.of(self.results, self.comparison, self.names, self.curve) if self.results else None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -115,4 +120,5 @@ def read_run(directory: str | Path) -> RunContents:
         run.results(),
         absence.read(run.path),
         read_comparison(run),
+        read_learning_curve(run),
     )

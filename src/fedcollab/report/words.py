@@ -139,6 +139,42 @@ def plus_minus(found: Estimate) -> str:
     return "" if math.isnan(found.low) else f" ± {amount((found.high - found.low) / 2)}"
 
 
+def equivalent_words(factor: float, low: float, high: float, rows: float) -> str:
+    """Return how many times their rows clients would need alone for the same log loss, in words.
+
+    Parameters
+    ----------
+    factor, low, high : float
+        How many times, and its interval; infinity where no number of rows would do.
+    rows : float
+        How many training rows clients have on average.
+
+    Examples
+    --------
+    >>> equivalent_words(1.8, 1.4, 3.1, 220)
+    'in log loss as if each client trained alone with about 1.8 times its rows (90 % ... 176 more for a client of 220).'
+    """
+    level = f"{100 * LEVEL:.0f} % interval"
+    if math.isinf(factor):
+        text = "its log loss is lower than any number of its own rows would bring a client alone, by its learning curve"
+        return f"{text} ({level}: {times(low)} times its rows or more)."
+    ends = f"{times(low)} or more" if math.isinf(high) else f"{times(low)} to {times(high)}"
+    change = f"{figure(round(abs(factor - 1) * rows))} {'more' if factor > 1 else 'fewer'} for a client of {rows:,.0f}"
+    about = f"{'' if factor > 1 else 'only '}about {times(factor)} times its rows"
+    return f"in log loss as if each client trained alone with {about} ({level} {ends}; {change})."
+
+
+def times(factor: float) -> str:
+    """Return a factor with as many digits as tell it from 1 and from 0.
+
+    Examples
+    --------
+    >>> times(1.83), times(1.04), times(0.06), times(23.4)
+    ('1.8', '1.04', '0.06', '23')
+    """
+    return f"{factor:.{2 if factor < 0.1 or 0.9 < factor < 1.1 else 1 if factor < 10 else 0}f}"
+
+
 def sureness(collaboration: Collaboration) -> str:
     """Say whether the answer is proven optimal, or how far it may be from the best."""
     if collaboration.optimal:
