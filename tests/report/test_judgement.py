@@ -213,30 +213,31 @@ CURVE = LearningCurve(NAMES, np.array([100.0, 200.0, 360.0]), np.array([[0.57, 0
 
 
 def test_a_gain_in_loss_is_told_in_rows() -> None:
-    """d = .08; .04 less is worth (1 - .414 / 2)^-2 = 1.59 times the rows, .08 more half of them."""
+    """d = .08; .04 less is worth 2^(.04/.08) = 1.41 times the rows, .08 more half of them."""
     losses = {"local": [0.5] * 3, "global": [0.58] * 3, "coalitions": [0.46] * 3}
     judgement = replace(planted(GOOD, losses), curve=CURVE)
-    assert judgement.equivalent("coalitions").factor == pytest.approx((1 - 0.5 * (2**0.5 - 1)) ** -2)
+    assert judgement.equivalent("coalitions").factor == pytest.approx(2**0.5)
     coalitions, everyone = judgement.sentences()[2:]
     assert coalitions.startswith(
-        "In coalitions: in log loss as if each client trained alone with about 1.6 times its rows"
+        "In coalitions: in log loss as if each client trained alone with about 1.4 times its rows"
     )
-    assert coalitions.endswith("; 130 more for a client of 220).")
+    assert coalitions.endswith("; 91 more for a client of 220).")
     assert "alone with only about 0.5 times its rows (90 % interval 0." in everyone
     assert everyone.endswith("; 110 fewer for a client of 220).")
     figures = json.loads(files.dumps(judgement.figures()))
     assert figures["learning_curve"]["loss"]["mean"] == pytest.approx(0.08)
     assert figures["learning_curve"]["accuracy"]["mean"] == pytest.approx(0.02)
-    assert figures["results"]["coalitions"]["equivalent_rows"]["factor"] == pytest.approx(1.59, abs=0.01)
+    assert figures["results"]["coalitions"]["equivalent_rows"]["factor"] == pytest.approx(2**0.5, abs=0.001)
     assert coalitions.endswith(figures["results"]["coalitions"]["equivalent_rows"]["sentence"])
     assert "equivalent_rows" not in figures["results"]["local"]
     assert planted(GOOD, losses).figures()["learning_curve"] is None
 
 
-def test_more_than_any_number_of_rows_and_what_cannot_be_told() -> None:
-    losses = {"local": [0.5] * 3, "global": [0.5] * 3, "coalitions": [0.25] * 3}
+def test_what_is_far_from_the_curve_and_what_cannot_be_told() -> None:
+    losses = {"local": [0.5] * 3, "global": [0.5] * 3, "coalitions": [0.2] * 3}
     coalitions, everyone = replace(planted(GOOD, losses), curve=CURVE).sentences()[2:]
-    assert "lower than any number of its own rows would bring a client alone, by its learning curve" in coalitions
+    assert "with more than 10 times its rows (90 % interval " in coalitions
+    assert coalitions.endswith(" or more; too far from what was measured to say more).")
     assert "how many rows the difference in log loss is worth cannot be told (it is not clear)." in everyone
     flat = replace(CURVE, loss=np.array([[0.49, 0.5], [0.5, 0.5], [0.51, 0.5]]))
     for line in replace(planted(GOOD, losses), curve=flat).sentences()[2:]:
@@ -248,4 +249,4 @@ def test_only_clients_with_a_curve_count() -> None:
     losses = {"local": [0.5] * 3, "coalitions": [0.46, 0.46, 0.1]}
     known = replace(CURVE, names=NAMES[:2], rows=CURVE.rows[:2], loss=np.array([[0.58, 0.5], [0.58001, 0.5]]))
     judgement = replace(planted({"local": [0.7] * 3, "coalitions": [0.8] * 3}, losses), curve=known)
-    assert judgement.equivalent("coalitions").factor == pytest.approx(1.59, abs=0.01)
+    assert judgement.equivalent("coalitions").factor == pytest.approx(2**0.5, abs=0.001)

@@ -36,12 +36,12 @@ def test_factors_by_hand() -> None:
     assert times_rows(1.0, 0) == 2
     assert times_rows((1 - 0.5**0.5) / (2**0.5 - 1), 0.5) == pytest.approx(2)
     assert [times_rows(-1, power) for power in (0.0, 0.5, 1.0)] == pytest.approx([0.5] * 3)
-    assert times_rows(1.0, 1) == times_rows(2.5, 0.5) == float("inf"), "more than any number of rows"
+    assert times_rows(1.0, 1) == times_rows(2.5, 0.5) == float("inf"), "no number of rows would do"
     assert times_rows(1e9, 0) > 1e300
 
 
 @given(st.floats(-20, 20))
-def test_the_middle_curve_is_between_the_ends(share: float) -> None:
+def test_all_curves_are_between_the_ends(share: float) -> None:
     ends = sorted(times_rows(share, power) for power in (0.0, 1.0))
     assert ends[0] * (1 - 1e-9) <= times_rows(share, 0.5) <= ends[1] * (1 + 1e-9)
 
@@ -49,10 +49,12 @@ def test_the_middle_curve_is_between_the_ends(share: float) -> None:
 def test_the_interval_is_made_of_the_ends_of_both() -> None:
     """g from .03 to .05, d from .07 to .09: from 2^(3/9) to 1 / (1 - 5/7)."""
     found = equivalent(sure(0.04, 0.01), sure(0.08, 0.01))
-    assert (found.low, found.high) == pytest.approx((2 ** (1 / 3), 3.5))
+    assert (found.factor, found.low, found.high) == pytest.approx((2**0.5, 2 ** (1 / 3), 3.5))
     lost = equivalent(sure(-0.04, 0.01), sure(0.08, 0.01))
     assert (lost.low, lost.high) == pytest.approx((1 / (1 + 5 / 7), 2 ** (-1 / 3))), "inside -d, p = 1 is the lower end"
-    assert lost.low < lost.factor < lost.high < 1
+    assert lost.factor == pytest.approx(2**-0.5)
+    assert equivalent(sure(0.08), sure(0.08)).high > 1e6
+    assert equivalent(sure(0.09), sure(0.08)).high == float("inf"), "by p = 1 no number of rows would do"
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from fedcollab.coalitions import Collaboration
 
 
+#: times its rows up to which a client is told what a gain is worth: a learning curve is measured on half of the rows
+MOST_TIMES = 10
+
+
 def answer_sentence(collaboration: Collaboration, names: Sequence[str]) -> str:
     """Say in a sentence who should train with whom, and how sure that is.
 
@@ -145,7 +149,7 @@ def equivalent_words(factor: float, low: float, high: float, rows: float) -> str
     Parameters
     ----------
     factor, low, high : float
-        How many times, and its interval; infinity where no number of rows would do.
+        How many times, and its interval; `high` may be infinity.
     rows : float
         How many training rows clients have on average.
 
@@ -154,14 +158,12 @@ def equivalent_words(factor: float, low: float, high: float, rows: float) -> str
     >>> equivalent_words(1.8, 1.4, 3.1, 220)
     'in log loss as if each client trained alone with about 1.8 times its rows (90 % ... 176 more for a client of 220).'
     """
-    level = f"{100 * LEVEL:.0f} % interval"
-    if math.isinf(factor):
-        text = "its log loss is lower than any number of its own rows would bring a client alone, by its learning curve"
-        return f"{text} ({level}: {times(low)} times its rows or more)."
     ends = f"{times(low)} or more" if math.isinf(high) else f"{times(low)} to {times(high)}"
     change = f"{figure(round(abs(factor - 1) * rows))} {'more' if factor > 1 else 'fewer'} for a client of {rows:,.0f}"
     about = f"{'' if factor > 1 else 'only '}about {times(factor)} times its rows"
-    return f"in log loss as if each client trained alone with {about} ({level} {ends}; {change})."
+    if factor > MOST_TIMES:
+        change, about = "too far from what was measured to say more", f"more than {MOST_TIMES} times its rows"
+    return f"in log loss as if each client trained alone with {about} ({100 * LEVEL:.0f} % interval {ends}; {change})."
 
 
 def times(factor: float) -> str:

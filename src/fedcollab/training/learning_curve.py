@@ -1,19 +1,19 @@
 """What more rows would bring clients that train alone, and how many rows a gain is worth by that.
 
 Every client trains alone on each half of its training rows and is tested on the same test rows as before. Let l(m) be
-the mean loss over clients with m rows each. A curve l(m) = a + b / m^p through the two points that are measured has
+the mean loss over clients with m rows each, d = l(m / 2) - l(m), and g how much lower the mean loss is some other way.
+If every doubling of the rows brings as much as the last, then
 
-    b / m^p = d / (2^p - 1),    d = l(m / 2) - l(m)
+    l(f m) = l(m) - g    for    f = 2^(g/d)
 
-so that a mean loss that is lower by g is that of f times the rows:
+so that g = d is worth twice the rows, and g = -d half of them. Two points cannot tell whether that is so: on a curve
+l(m) = a + b / m^p, of which this is the limit p -> 0,
 
-    l(f m) = l(m) - g    for    f = (1 - (2^p - 1) g / d)^(-1/p)
+    f = (1 - (2^p - 1) g / d)^(-1/p)
 
-and no number of rows would do if the bracket is not above 0. With p = 1/2, as in the error bound that coalitions
-minimise, g = .71 d is worth twice the rows, and g = -d half of them. Two points cannot tell p: models that stop in time
-were measured between p = 0, where every doubling brings as much as the last (f = 2^(g/d)), and p = 1, the rate of a
-model with many more rows than parameters (f = 1 / (1 - g/d)). So f is given for p = 1/2, and its interval holds those
-of p = 0 and p = 1.
+and no number of rows would do if the bracket is not above 0. The loss of a model with many more rows than parameters
+falls with p = 1, f = 1 / (1 - g/d); for models that stop in time that said far too much when clients really got more
+rows, and p = 0 was the nearest (benchmarks/learning_curve.py). So f is given for p = 0, and its interval holds p = 1.
 
 Nothing is claimed unless the intervals of both g and d are on one side of 0, that of d above. The interval of f is made
 of the ends of both: g and d share the test rows, and so made it is wide enough whatever their correlation.
@@ -44,8 +44,6 @@ Floats = NDArray[np.float64]
 
 #: the fewest rows that a client may have
 FEWEST = 2
-#: p: how fast the curve falls, as in the error bound of coalitions
-POWER = 0.5
 
 
 @dataclass(frozen=True)
@@ -55,9 +53,9 @@ class Equivalent:
     Parameters
     ----------
     factor : float
-        That many times; infinity if no number of rows would do, NaN if it cannot be told.
+        That many times; NaN if it cannot be told.
     low, high : float
-        Its interval.
+        Its interval; `high` is infinity if perhaps no number of rows would do.
     """
 
     factor: float
@@ -259,13 +257,13 @@ def equivalent(gain: Estimate, halving: Estimate) -> Equivalent:
     Examples
     --------
     >>> equivalent(Estimate(0.04, 0.006, 0.03, 0.05), Estimate(0.08, 0.006, 0.07, 0.09))
-    Equivalent(factor=1.590..., low=1.259..., high=3.5)
+    Equivalent(factor=1.414..., low=1.259..., high=3.5)
     """
     if halving.verdict != BETTER or gain.verdict in (UNCLEAR, UNKNOWN):
         return Equivalent(*[float("nan")] * 3)
     shares = [g / d for g in (gain.low, gain.high) for d in (halving.low, halving.high)]
     ends = [times_rows(share, power) for share in shares for power in (0.0, 1.0)]
-    return Equivalent(times_rows(gain.mean / halving.mean, POWER), min(ends), max(ends))
+    return Equivalent(times_rows(gain.mean / halving.mean, 0.0), min(ends), max(ends))
 
 
 def times_rows(share: float, power: float) -> float:
@@ -276,7 +274,7 @@ def times_rows(share: float, power: float) -> float:
     share : float
         g / d: the gain as a share of what halving the rows costs.
     power : float
-        p: how fast the curve falls.
+        p: how fast the curve flattens.
 
     Examples
     --------
