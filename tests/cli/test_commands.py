@@ -68,6 +68,10 @@ def test_own_files_end_to_end(hospitals: Path, tmp_path: Path) -> None:
         frozenset({"east", "west"}),
     }
     assert answer["results"]["coalitions"]["mean_accuracy"] > answer["results"]["global"]["mean_accuracy"]
+    for way, words in (("coalitions", "In coalitions"), ("global", "Everyone together")):
+        sentence = f"{words}: {answer['results'][way]['equivalent_rows']['sentence']}"
+        assert sentence in " ".join(shown.stdout.split())
+        assert sentence in (run / "report.html").read_text()
 
     fedcollab(*arguments[:-2], "--model", "mlp", cwd=tmp_path, code=2)
 

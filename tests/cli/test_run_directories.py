@@ -114,6 +114,15 @@ def test_run_takes_the_constraints_of_solve(sites: Path, tmp_path: Path) -> None
         type_in("run", "--clients", sites, *SHORT, "-o", "run", "--max-size", "2")
 
 
+def test_the_learning_curve_can_be_left_out_and_added(sites: Path, tmp_path: Path) -> None:
+    assert asked_for(sites, "--no-learning-curve")["learning_curve"] is None
+    curve = tmp_path / "run" / "training" / "learning_curve.json"
+    assert not curve.exists()
+    answer = json.loads(type_in("run", "--clients", sites, *SHORT, "--json", "-o", "run"))
+    assert answer["learning_curve"]["clients"] == ["a1", "a2", "b1", "b2"]
+    assert curve.exists()
+
+
 def test_run_and_train_take_options_of_algorithm_and_model(sites: Path, tmp_path: Path) -> None:
     words = ("--algorithm", "fedprox", "--algorithm-option", "mu=0.5", "--model-option", "widths=[7]")
     asked_for(sites, *words, "--model", "mlp")

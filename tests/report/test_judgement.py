@@ -18,7 +18,7 @@ from fedcollab.cli.stages import summary
 from fedcollab.coalitions import solve
 from fedcollab.distances import Distances
 from fedcollab.report import Judgement, read_run, show_run, show_training, write
-from fedcollab.training import MAJORITY, Comparison, TrainingResult
+from fedcollab.training import MAJORITY, Comparison, LearningCurve, TrainingResult
 
 NAMES = ("n", "s", "e")
 
@@ -219,3 +219,48 @@ def test_how_long_each_way_trained_is_said_where_it_was_chosen() -> None:
         "Rounds, chosen on training rows that no model had seen (at most 90): alone 12 to 45, everyone together 80, "
         "in coalitions 7."
     )
+
+
+#: training alone has a loss of .5 with all rows and of .58 with half of them, give or take
+CURVE = LearningCurve(NAMES, np.array([100.0, 200.0, 360.0]), np.array([[0.57, 0.5], [0.58, 0.5], [0.59, 0.5]]),
+                      np.array([[0.68, 0.7], [0.67, 0.7], [0.69, 0.7]]))  # fmt: skip
+
+
+def test_a_gain_in_loss_is_told_in_rows() -> None:
+    """d = .08; .04 less is worth 2^(.04/.08) = 1.41 times the rows, .08 more half of them."""
+    losses = {"local": [0.5] * 3, "global": [0.58] * 3, "coalitions": [0.46] * 3}
+    judgement = replace(planted(GOOD, losses), curve=CURVE)
+    assert judgement.equivalent("coalitions").factor == pytest.approx(2**0.5)
+    coalitions, everyone = judgement.sentences()[2:]
+    assert coalitions.startswith(
+        "In coalitions: in log loss as if each client trained alone with about 1.4 times its rows"
+    )
+    assert coalitions.endswith("; 91 more for a client of 220).")
+    assert "alone with only about 0.5 times its rows (90 % interval 0." in everyone
+    assert everyone.endswith("; 110 fewer for a client of 220).")
+    figures = json.loads(files.dumps(judgement.figures()))
+    assert figures["learning_curve"]["loss"]["mean"] == pytest.approx(0.08)
+    assert figures["learning_curve"]["accuracy"]["mean"] == pytest.approx(0.02)
+    assert figures["results"]["coalitions"]["equivalent_rows"]["factor"] == pytest.approx(2**0.5, abs=0.001)
+    assert coalitions.endswith(figures["results"]["coalitions"]["equivalent_rows"]["sentence"])
+    assert "equivalent_rows" not in figures["results"]["local"]
+    assert planted(GOOD, losses).figures()["learning_curve"] is None
+
+
+def test_what_is_far_from_the_curve_and_what_cannot_be_told() -> None:
+    losses = {"local": [0.5] * 3, "global": [0.5] * 3, "coalitions": [0.2] * 3}
+    coalitions, everyone = replace(planted(GOOD, losses), curve=CURVE).sentences()[2:]
+    assert "with more than 10 times its rows (90 % interval " in coalitions
+    assert coalitions.endswith(" or more; too far from what was measured to say more).")
+    assert "how many rows the difference in log loss is worth cannot be told (it is not clear)." in everyone
+    flat = replace(CURVE, loss=np.array([[0.49, 0.5], [0.5, 0.5], [0.51, 0.5]]))
+    for line in replace(planted(GOOD, losses), curve=flat).sentences()[2:]:
+        assert "cannot be told (with half of their rows, clients are not clearly worse alone)" in line
+
+
+def test_only_clients_with_a_curve_count() -> None:
+    """Without the third client, whose loss fell most, the gain is .04."""
+    losses = {"local": [0.5] * 3, "coalitions": [0.46, 0.46, 0.1]}
+    known = replace(CURVE, names=NAMES[:2], rows=CURVE.rows[:2], loss=np.array([[0.58, 0.5], [0.58001, 0.5]]))
+    judgement = replace(planted({"local": [0.7] * 3, "coalitions": [0.8] * 3}, losses), curve=known)
+    assert judgement.equivalent("coalitions").factor == pytest.approx(2**0.5, abs=0.001)

@@ -12,7 +12,7 @@ import pytest
 from fedcollab import ClientData, FedCollab, baselines, estimate_distances, train
 from fedcollab.errors import FedcollabWarning, InputError
 from fedcollab.federation import federate
-from fedcollab.runs import Run
+from fedcollab.runs import Run, read_learning_curve
 from fedcollab.training.algorithms.fedprox import FedProx
 
 
@@ -212,3 +212,33 @@ def test_a_comparison_is_kept_and_the_same_after_an_interrupt(consortium: list[C
     kept.unlink()
     fitted.compare(dict(reversed(results.items())))
     assert json.loads(kept.read_text())["models"] == ["coalitions", "local", "majority"]
+
+
+def test_a_learning_curve_is_kept_with_its_training(consortium: list[ClientData], tmp_path: Path) -> None:
+    options: Any = {"model": "logistic", "rounds": 2}
+
+    def measured(folder: Path, **more: Any) -> Any:
+        fitted = FedCollab(C=2.0, run_dir=folder).fit(consortium)
+        return fitted.learning_curve(fitted.train(way="local", **options, **more), **options, **more)
+
+    first = measured(tmp_path / "one")
+    kept = tmp_path / "one" / "training" / "learning_curve.json"
+    written, content = kept.stat().st_mtime_ns, json.loads(kept.read_text())
+    again = measured(tmp_path / "one")
+    assert kept.stat().st_mtime_ns == written, "it is read back"
+    np.testing.assert_allclose(again.loss, first.loss, rtol=1e-12)
+    FedCollab(C=2.0, run_dir=tmp_path / "two").fit(consortium).train(way="local", **options)  # interrupted here
+    measured(tmp_path / "two")
+    other = json.loads((tmp_path / "two" / "training" / "learning_curve.json").read_text())
+    assert {key: other[key] for key in ("names", "rows", "loss", "accuracy")} == {
+        key: content[key] for key in ("names", "rows", "loss", "accuracy")
+    }
+    np.testing.assert_allclose(measured(None).loss, first.loss, rtol=1e-12)  # type: ignore[arg-type]
+    run = Run(tmp_path / "one")
+    assert read_learning_curve(run) is not None
+    with pytest.warns(FedcollabWarning, match=r"training/local/training.json was made with other settings"):
+        FedCollab(C=2.0, run_dir=tmp_path / "one").fit(consortium).train(way="local", **options, lr=0.2)
+    assert read_learning_curve(run) is None, "it is of another training alone"
+    with pytest.warns(FedcollabWarning, match=r"learning_curve.json was made with other settings .*lr"):
+        measured(tmp_path / "one", lr=0.2)
+    assert read_learning_curve(run) is not None

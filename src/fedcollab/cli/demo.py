@@ -36,7 +36,9 @@ def demo(out: Path, seed: int, as_json: bool, quiet: bool) -> None:
     if not as_json:
         report.show_demo_start(made)
     keep_check(begin_with_check(list(made.clients), {}, settings, quiet=as_json), out)
-    fitted, judgement = all_stages(made.clients, "auto", settings, lambda: run, quiet=quiet or as_json)
+    fitted, judgement = all_stages(
+        made.clients, "auto", settings, lambda: run, quiet=quiet or as_json, learning_curve=False
+    )
     page = report.write(out)
     if as_json:
         options.print_json(summary(fitted, judgement, page))

@@ -41,6 +41,12 @@ if TYPE_CHECKING:
 @options.training
 @options.constraints
 @options.out("Run directory.  [default: runs/NAME of the source]")
+@click.option(
+    "--learning-curve/--no-learning-curve",
+    default=True,
+    show_default=True,
+    help="Train alone on half of the rows too, to say how many rows a gain is worth; takes as long as training alone.",
+)
 @click.option("--fresh", is_flag=True, help="Start over if that run exists; else it goes on where it stopped.")
 @options.output
 def run(
@@ -50,6 +56,7 @@ def run(
     drop: tuple[str, ...],
     C: str,
     out: Path | None,
+    learning_curve: bool,
     fresh: bool,
     as_json: bool,
     quiet: bool,
@@ -79,7 +86,12 @@ def run(
     check_settings(settings)
     checked = begin_with_check(found, brought, settings, quiet=as_json)
     fitted, judgement = all_stages(
-        found, value, settings, lambda: runs.Run.start(target, asked, fresh=fresh), quiet=quiet or as_json
+        found,
+        value,
+        settings,
+        lambda: runs.Run.start(target, asked, fresh=fresh),
+        quiet=quiet or as_json,
+        learning_curve=learning_curve,
     )
     keep_check(checked, out)
     page = report_of.write(out)
@@ -259,7 +271,13 @@ def check_settings(settings: Mapping[str, Any]) -> None:
 
 
 def all_stages(
-    clients: Sequence[ClientData], C: float | str, settings: Mapping[str, Any], start: Callable[[], Run], *, quiet: bool
+    clients: Sequence[ClientData],
+    C: float | str,
+    settings: Mapping[str, Any],
+    start: Callable[[], Run],
+    *,
+    quiet: bool,
+    learning_curve: bool = True,
 ) -> tuple[Fitted, Judgement]:
     """Fit, then train alone, with everyone, and in the coalitions, and compare.
 
@@ -275,6 +293,8 @@ def all_stages(
         Opens the run directory; called once the clients are known to fit together.
     quiet : bool
         No progress bars.
+    learning_curve : bool
+        Also train alone on half of the rows, to say how many rows a gain is worth.
 
     Returns
     -------
@@ -300,7 +320,8 @@ def all_stages(
     results = {}
     for way in runs.WAYS:
         results[way] = fitted.train(way=way, **asked, **({} if way == "local" else chosen))
-    return fitted, report_of.Judgement.of(results, fitted.compare(results), fitted.distances.names)
+    curve = fitted.learning_curve(results["local"], **asked) if learning_curve else None
+    return fitted, report_of.Judgement.of(results, fitted.compare(results), fitted.distances.names, curve)
 
 
 def compared_in_run(out: Path, present: Federation) -> Judgement | None:
@@ -325,7 +346,8 @@ def compared_in_run(out: Path, present: Federation) -> Judgement | None:
     results = {way: result for way, result in run.results().items() if result.schema == schema}
     if len(results) < 2 or out.name not in results:
         return None
-    return report_of.Judgement.of(results, runs.keep_comparison(run, present, results), present.names)
+    comparison, curve = runs.keep_comparison(run, present, results), runs.read_learning_curve(run)
+    return report_of.Judgement.of(results, comparison, present.names, curve)
 
 
 def _limited(constraints: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ The same for the terminal, the page and `--json`. A difference counts where its 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcollab import metrics
-from fedcollab.report.words import amount, interval, range_of_names, signed
+from fedcollab.report.words import amount, equivalent_words, interval, range_of_names, signed
 from fedcollab.runs.run import WAYS
 from fedcollab.training.comparison import MAJORITY, Comparison
+from fedcollab.training.learning_curve import Equivalent, LearningCurve, equivalent
 from fedcollab.uncertainty import BETTER, LEVEL, UNCLEAR, UNKNOWN, WORSE, Estimate, Estimates
 
 if TYPE_CHECKING:
@@ -44,15 +45,22 @@ class Judgement:
         What was trained, by way of training.
     comparison : Comparison
         What is known about the same test samples, in the order of `names`.
+    curve : LearningCurve or None
+        What clients reach alone with half of their rows, if that was measured.
     """
 
     names: tuple[str, ...]
     results: Mapping[str, TrainingResult]
     comparison: Comparison
+    curve: LearningCurve | None = None
 
     @classmethod
     def of(
-        cls, results: Mapping[str, TrainingResult], comparison: Comparison | None, names: Sequence[str]
+        cls,
+        results: Mapping[str, TrainingResult],
+        comparison: Comparison | None,
+        names: Sequence[str],
+        curve: LearningCurve | None = None,
     ) -> Judgement:
         """Return the judgement of some results.
 
@@ -65,10 +73,12 @@ class Judgement:
             their intervals are wider.
         names : sequence of str
             The clients, in the order of all figures.
+        curve : LearningCurve, optional
+            What clients reach alone with half of their rows.
         """
         if comparison is None or not set(results) <= set(comparison.models):
             comparison = Comparison.of_results(results)
-        return cls(tuple(names), results, comparison.ordered(names))
+        return cls(tuple(names), results, comparison.ordered(names), curve)
 
     @cached_property
     def sure(self) -> bool:
@@ -136,7 +146,25 @@ class Judgement:
         """Return what each way of training gave against training alone: nothing where that was not trained."""
         if "local" not in self.results:
             return []
-        return [self.counted(way) for way in ("coalitions", "global") if way in self.results]
+        ways = [way for way in ("coalitions", "global") if way in self.results]
+        worth = [f"{WAYS[way].capitalize()}: {self.worth(way)}" for way in ways if self.curve is not None]
+        return [*(self.counted(way) for way in ways), *worth]
+
+    def equivalent(self, way: str) -> Equivalent:
+        """Return with how many times their rows clients would reach alone the mean log loss of a way of training."""
+        if self.curve is None:
+            return Equivalent(*[float("nan")] * 3)
+        halved = Judgement.of(self.results, self.comparison, self.curve.names)
+        return equivalent(halved.loss_gain(way).average, self.curve.loss_gain)
+
+    def worth(self, way: str) -> str:
+        """Return the same in words, or why it cannot be told."""
+        found, curve = self.equivalent(way), self.curve
+        if curve is not None and not np.isnan(found.factor):
+            return equivalent_words(found.factor, found.low, found.high, float(curve.rows.mean()))
+        clear = curve is not None and curve.loss_gain.verdict == BETTER
+        why = "it is not clear" if clear else "with half of their rows, clients are not clearly worse alone"
+        return f"how many rows the difference in log loss is worth cannot be told ({why})."
 
     def counted(self, way: str) -> str:
         """Return how many clients clearly gain and lose by a way of training against training alone, in words."""
@@ -178,6 +206,7 @@ class Judgement:
             "remarks": self.remarks(),
             "results": ways,
             "majority_class": None if majority is None else _plain(majority),
+            "learning_curve": None if self.curve is None else _half(self.curve),
             "test_samples": self.comparison.samples,
         }
 
@@ -205,6 +234,8 @@ class Judgement:
             if other in self.results and other != way and way != "local":
                 values[f"gain_over_{other}"] = _plain(self.gain(way, other), verdicts=True)
                 values[f"loss_gain_over_{other}"] = _plain(self.loss_gain(way, other), verdicts=True)
+        if self.curve is not None and "local" in self.results and way != "local":
+            values["equivalent_rows"] = {**asdict(self.equivalent(way)), "sentence": self.worth(way)}
         return values
 
     def _below_majority(self) -> list[str]:
@@ -269,3 +300,9 @@ def _plain(found: Estimates, *, verdicts: bool = False) -> dict[str, Any]:
         parts["verdicts"] = found.verdicts
         over["verdict"] = average.verdict
     return {"average": over, **parts}
+
+
+def _half(curve: LearningCurve) -> dict[str, Any]:
+    """Return what half of the rows cost clients that train alone, on average, as plain values."""
+    found = {"clients": curve.names, "mean_rows": float(curve.rows.mean()) if len(curve.rows) else None}
+    return {**found, "loss": asdict(curve.loss_gain), "accuracy": asdict(curve.accuracy_gain)}

@@ -17,6 +17,7 @@ from fedcollab.distances import Distances
 from fedcollab.inspection import Inspection
 from fedcollab.report.judgement import Judgement
 from fedcollab.runs.comparing import read_comparison
+from fedcollab.runs.learning_curve import read_learning_curve
 from fedcollab.runs.run import Run
 from fedcollab.wire import absence
 from fedcollab.wire.absence import Absence
@@ -24,6 +25,7 @@ from fedcollab.wire.absence import Absence
 if TYPE_CHECKING:
     from fedcollab.training import TrainingResult
     from fedcollab.training.comparison import Comparison
+    from fedcollab.training.learning_curve import LearningCurve
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +52,8 @@ class RunContents:
         What the data check found, if the run began with one.
     comparison : Comparison or None
         How the trainings compare on the same test samples, if that is known.
+    curve : LearningCurve or None
+        What clients reach alone with half of their rows, if that was measured.
     """
 
     directory: Path
@@ -61,11 +65,12 @@ class RunContents:
     absences: Sequence[Absence] = ()
     inspection: Inspection | None = None
     comparison: Comparison | None = None
+    curve: LearningCurve | None = None
 
     @cached_property
     def judgement(self) -> Judgement | None:
         """What the trainings mean, or None where nothing was trained."""
-        return Judgement.of(self.results, self.comparison, self.names) if self.results else None
+        return Judgement.of(self.results, self.comparison, self.names, self.curve) if self.results else None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -121,4 +126,5 @@ def read_run(directory: str | Path) -> RunContents:
         absence.read(run.path),
         inspection.read_beside(run.path),
         read_comparison(run),
+        read_learning_curve(run),
     )

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from fedcollab.coalitions import Collaboration
 
 
+#: times its rows up to which a client is told what a gain is worth: a learning curve is measured on half of the rows
+MOST_TIMES = 10
+
+
 def answer_sentence(collaboration: Collaboration, names: Sequence[str]) -> str:
     """Say in a sentence who should train with whom, and how sure that is.
 
@@ -137,6 +141,40 @@ def plus_minus(found: Estimate) -> str:
     ' ± 2.0'
     """
     return "" if math.isnan(found.low) else f" ± {amount((found.high - found.low) / 2)}"
+
+
+def equivalent_words(factor: float, low: float, high: float, rows: float) -> str:
+    """Return how many times their rows clients would need alone for the same log loss, in words.
+
+    Parameters
+    ----------
+    factor, low, high : float
+        How many times, and its interval; `high` may be infinity.
+    rows : float
+        How many training rows clients have on average.
+
+    Examples
+    --------
+    >>> equivalent_words(1.8, 1.4, 3.1, 220)
+    'in log loss as if each client trained alone with about 1.8 times its rows (90 % ... 176 more for a client of 220).'
+    """
+    ends = f"{times(low)} or more" if math.isinf(high) else f"{times(low)} to {times(high)}"
+    change = f"{figure(round(abs(factor - 1) * rows))} {'more' if factor > 1 else 'fewer'} for a client of {rows:,.0f}"
+    about = f"{'' if factor > 1 else 'only '}about {times(factor)} times its rows"
+    if factor > MOST_TIMES:
+        change, about = "too far from what was measured to say more", f"more than {MOST_TIMES} times its rows"
+    return f"in log loss as if each client trained alone with {about} ({100 * LEVEL:.0f} % interval {ends}; {change})."
+
+
+def times(factor: float) -> str:
+    """Return a factor with as many digits as tell it from 1 and from 0.
+
+    Examples
+    --------
+    >>> times(1.83), times(1.04), times(0.06), times(23.4)
+    ('1.8', '1.04', '0.06', '23')
+    """
+    return f"{factor:.{2 if factor < 0.1 or 0.9 < factor < 1.1 else 1 if factor < 10 else 0}f}"
 
 
 def sureness(collaboration: Collaboration) -> str:

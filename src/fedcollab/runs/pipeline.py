@@ -28,6 +28,7 @@ from fedcollab.federation import Clients, Federation, describe_clients, federate
 from fedcollab.progress import Progress, bar
 from fedcollab.runs import membership
 from fedcollab.runs.comparing import keep_comparison
+from fedcollab.runs.learning_curve import keep_learning_curve
 from fedcollab.runs.run import WAYS, Run
 from fedcollab.training import defaults
 
@@ -322,10 +323,7 @@ class Fitted:
         if way not in WAYS:
             raise InputError(f"`way` (={way!r}) must be one of: {', '.join(WAYS)}")
         coalitions = self.collaboration.coalitions if way == "coalitions" else way
-        settings = {"algorithm": algorithm, "seed": self.settings.seed, **options}
-        if model is None:
-            model = self.settings.model
-            settings = {"model_options": self.settings.model_options, **settings}
+        model, settings = self._settled(algorithm, model, options)
         words = {"coalitions": "training in coalitions", "local": "training alone", "global": "training with everyone"}
         with self._bar(words[way]) as progress:
             compute = partial(
@@ -363,6 +361,32 @@ class Fitted:
         if run is None:
             return training.compare(self.federation, results)
         return keep_comparison(run, self.federation, results)
+
+    def learning_curve(
+        self, alone: training.TrainingResult, algorithm: str = defaults.ALGORITHM, model: Any = None, **options: Any
+    ) -> training.LearningCurve:
+        """Measure what half of their rows would cost clients that train alone: what gains are worth in rows.
+
+        Parameters
+        ----------
+        alone : TrainingResult
+            What `train(way="local")` returned.
+        algorithm, model, **options
+            What it was given.
+
+        Returns
+        -------
+        LearningCurve
+            Kept in the run directory, where there is one.
+        """
+        model, settings = self._settled(algorithm, model, options)
+        with self._bar("training alone on half of the rows") as progress:
+            asked = {"model": model, "progress": progress, **settings}
+            measure = partial(training.measure_learning_curve, self.federation, alone, **asked)
+            run = self.settings.run
+            if run is None:
+                return measure()
+            return keep_learning_curve(run, _training_settings(model, settings), self.inputs, measure)
 
     def join(
         self,
@@ -415,6 +439,13 @@ class Fitted:
             inputs={} if run is None else run.inputs(run.config()["clients"]),
         )
         return replace(joining, fitted=fitted)
+
+    def _settled(self, algorithm: str, model: Any, options: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """Return the model to train, that of the settings if none is given, and all settings that are given."""
+        settings = {"algorithm": algorithm, "seed": self.settings.seed, **options}
+        if model is not None:
+            return model, settings
+        return self.settings.model, {"model_options": self.settings.model_options, **settings}
 
     def _bar(self, description: str) -> AbstractContextManager[Progress]:
         """Return a progress bar, or a silent one if `quiet` is set."""

@@ -8,6 +8,7 @@
     collaboration.json   stage 2
     training/WAY/        stage 3, once per way of training: result, metrics by round, models
     training/comparison.json   how the ways compare on the same test samples
+    training/learning_curve.json   what training alone reaches with half of the rows
     absences.jsonl       who did not answer, when and why
     set-aside/           stages that were made again, because a setting changed or a client that had been absent is back
     history/             collaborations of earlier days (see `runs.membership.history`)

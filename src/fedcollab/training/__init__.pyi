@@ -8,6 +8,8 @@ from .callbacks import TensorBoard as TensorBoard
 from .comparing import compare as compare
 from .comparison import MAJORITY as MAJORITY
 from .comparison import Comparison as Comparison
+from .learning_curve import LearningCurve as LearningCurve
+from .learning_curve import measure_learning_curve as measure_learning_curve
 from .models import MODELS as MODELS
 from .models import check_model as check_model
 from .models import name_model as name_model
