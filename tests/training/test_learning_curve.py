@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from fedcollab import ClientData, train
 from fedcollab.errors import InputError
 from fedcollab.federation import Federation, federate
-from fedcollab.seeds import generator
 from fedcollab.training import LearningCurve, compare, measure_learning_curve
-from fedcollab.training.learning_curve import equivalent, half_of, halve, over_clients, times_rows
+from fedcollab.training.learning_curve import equivalent, halve, over_clients, times_rows
 from fedcollab.uncertainty import Estimate
 
 
@@ -97,9 +96,10 @@ def test_halves_hold_every_row_once_and_labels_evenly() -> None:
 
 def test_rows_of_a_group_stay_in_one_half() -> None:
     groups = np.repeat(np.arange(20), 3)
-    half = half_of(np.tile([0, 1, 1], 20), groups, generator(0, "test"))
-    assert all(len(set(half[groups == group])) == 1 for group in range(20))
-    assert half.sum() == 30
+    client = ClientData("a", np.arange(60.0)[:, None], np.tile([0, 1, 1], 20), groups=groups)
+    first, second = halve(client, 0)
+    assert not set((first.x[:, 0] // 3).tolist()) & set((second.x[:, 0] // 3).tolist())  # by their values
+    assert len(first.y) == len(second.y) == 30
 
 
 DIMENSIONS = 10

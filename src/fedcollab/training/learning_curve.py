@@ -187,10 +187,10 @@ def halve(client: ClientData, seed: int) -> list[ClientData]:
     seed : int
         The halves are drawn from it and from the client's name.
     """
-    half = half_of(client.y, getattr(client, "groups", None), seeds.generator(seed, "half", client.name))
+    half = fold_of(client.y, 2, seeds.generator(seed, "half", client.name), client.groups)
     if np.bincount(half, minlength=2).min() < FEWEST:
         return []
-    given = [key for key in ("x", "y", "groups") if getattr(client, key, None) is not None]
+    given = [key for key in ("x", "y", "groups") if getattr(client, key) is not None]
     return [
         replace(
             client,
@@ -199,24 +199,6 @@ def halve(client: ClientData, seed: int) -> list[ClientData]:
         )
         for number in range(2)
     ]
-
-
-def half_of(y: NDArray[Any], groups: NDArray[Any] | None, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Return for each row in which half it is, 0 or 1: labels are spread evenly, and rows of a group stay together.
-
-    Parameters
-    ----------
-    y : array
-        The label of each row.
-    groups : array or None
-        The group of each row.
-    rng : numpy.random.Generator
-        Draws the halves.
-    """
-    if groups is None:
-        return fold_of(y, 2, rng)
-    _, first, member = np.unique(groups, return_index=True, return_inverse=True)
-    return fold_of(y[first], 2, rng)[member.reshape(-1)]
 
 
 def over_clients(values: Floats) -> Estimate:
