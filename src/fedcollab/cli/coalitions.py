@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -198,7 +199,7 @@ def _show(answer: Collaboration, output: Path | None) -> None:
             f"{escape(str(first.client))} most (by {first.gain:.3g} of {answer.explain(first.client).now.bound:.3g})."
         )
     if output is not None:
-        shown.print(f"\nSaved:  {escape(str(output))}\nNext:   fedcollab explain {escape(str(output))}")
+        shown.print(f"\nSaved:  {escape(str(output))}\nNext:   fedcollab explain {escape(quote(str(output)))}")
 
 
 def _show_stories(answer: Collaboration, stories: list[Explanation]) -> None:

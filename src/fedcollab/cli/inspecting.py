@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -229,10 +230,11 @@ def _shared_identifiers(found: Inspection) -> list[str]:
 def _next(found: Inspection, write: Path | None, clients: Path | None, label: str | None) -> str | None:
     """Return the command to go on with."""
     if write is not None:
-        return f"fedcollab run {write}"
+        return f"fedcollab run {quote(str(write))}"
     if clients is None:
         return None
-    given = f"--clients {clients}" + (f" --label {label}" if label else "")
+    given = f"--clients {quote(str(clients))}" + (f" --label {quote(label)}" if label else "")
     if found.errors:
-        return f"fedcollab inspect {given} --write {clients.name or 'data'}.toml"
+        proposed = f"{clients.name or 'data'}.toml"
+        return f"fedcollab inspect {given} --write {quote(proposed)}"
     return f"fedcollab run {given}"

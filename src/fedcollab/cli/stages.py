@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -100,7 +101,7 @@ def run(
     if as_json:
         options.print_json(summary(fitted, judgement, page, checked))
     else:
-        report_of.show_run(fitted, judgement, page, next_command=f"fedcollab explain {out}")
+        report_of.show_run(fitted, judgement, page, next_command=f"fedcollab explain {quote(str(out))}")
 
 
 @click.command(
@@ -168,7 +169,7 @@ def estimate(
         findings = [] if checked is None else checked.as_dict()["findings"]
         options.print_json({**options.read_json(out), "findings": findings})
     else:
-        report_of.show_distances(estimated, next_command=f"fedcollab solve {out}")
+        report_of.show_distances(estimated, next_command=f"fedcollab solve {quote(str(out))}")
 
 
 @click.command(

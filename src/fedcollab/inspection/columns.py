@@ -7,6 +7,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from shlex import quote
 from typing import Any
 
 from fedcollab.data.spelling import spellings
@@ -66,7 +67,7 @@ def _present(column: str, profiles: Mapping[str, Any], replies: Replies) -> Iter
     lacking = [name for name in replies if name not in profiles]
     if not lacking:
         return
-    remedy = f"--columns common (what all have), or --drop {column}"
+    remedy = f"--columns common (what all have), or --drop {quote(column)}"
     if len(lacking) <= len(profiles):
         for name in lacking:
             seen = f"lacks the column {column!r}, which {len(profiles)} of {len(replies)} clients have"
@@ -82,7 +83,7 @@ def _kinds(column: str, profiles: Mapping[str, Any]) -> Iterator[Finding]:
     kinds = {name: part["kind"] for name, part in profiles.items() if part["kind"] != "empty"}
     if any(part["dates"] for part in profiles.values()):
         effect = "clients observed at different times are told apart by it, whatever their data are like"
-        remedy = f"--drop {column}, or turn it into numbers"
+        remedy = f"--drop {quote(column)}, or turn it into numbers"
         yield Finding(None, column, "date", "error", f"it holds dates: {effect}.", remedy)
     elif len(set(kinds.values())) > 1:
         usual = Counter(kinds.values()).most_common(1)[0][0]
@@ -90,7 +91,9 @@ def _kinds(column: str, profiles: Mapping[str, Any]) -> Iterator[Finding]:
             if kind != usual:
                 words = {"numeric": "numbers", "text": "text", "date": "dates"}
                 seen = f"holds {words[kind]} here and {words[usual]} at other clients"
-                remedy = f"--drop {column}, or write the values alike (decimal commas and signs such as < make text)"
+                remedy = (
+                    f"--drop {quote(column)}, or write the values alike (decimal commas and signs such as < make text)"
+                )
                 yield Finding(name, column, "column-kind", "error", f"it {seen}.", remedy)
 
 
@@ -103,12 +106,14 @@ def _identifier(column: str, profiles: Mapping[str, Any]) -> Iterator[Finding]:
     unique = sum(part["distinct"] for part in large.values()) / sum(part["present"] for part in large.values())
     most = max(part["distinct"] for part in large.values())
     named = bool(_IDENTIFIER.search(column.strip())) and unique >= 0.1 and most > ROWS
-    ids = f"--drop {column} (or --id {column} where rows that share it belong together)"
+    ids = f"--drop {quote(column)} (or --id {quote(column)} where rows that share it belong together)"
     effect = "it tells clients apart without saying anything about them, and distances go to 1"
     if kind == "text":
         if any(part["long_text"] for part in large.values()) and unique >= 0.5:
             seen = f"free text ({100 * unique:.0f} % of the values are different)"
-            yield Finding(None, column, "free-text", "error", f"{seen}: as categories, {effect}.", f"--drop {column}")
+            yield Finding(
+                None, column, "free-text", "error", f"{seen}: as categories, {effect}.", f"--drop {quote(column)}"
+            )
         elif unique >= UNIQUE_TEXTS or most > CATEGORIES or named:
             seen = f"texts of which {100 * unique:.0f} % are different, as in an identifier"
             yield Finding(None, column, "identifier", "error", f"{seen}: {effect}.", ids)
@@ -116,7 +121,7 @@ def _identifier(column: str, profiles: Mapping[str, Any]) -> Iterator[Finding]:
     if not all(part["whole"] for part in large.values()):
         if sum(part["monotone"] for part in large.values()) > len(large) / 2:
             seen = "it rises or falls from row to row at most clients, as a time does"
-            yield Finding(None, column, "identifier", "warning", f"{seen}: {effect}.", f"--drop {column}")
+            yield Finding(None, column, "identifier", "warning", f"{seen}: {effect}.", f"--drop {quote(column)}")
         return
     reasons = ["its name is that of an identifier"] * named
     if unique >= UNIQUE_NUMBERS:
@@ -131,7 +136,12 @@ def _identifier(column: str, profiles: Mapping[str, Any]) -> Iterator[Finding]:
         more = ", rising or falling from row to row" if monotone else ""
         doubt = "a measurement, or an identifier that tells clients apart"
         yield Finding(
-            None, column, "identifier", severity, f"{seen}{more}: {doubt}.", f"{ids}; --trust {column}: a measurement"
+            None,
+            column,
+            "identifier",
+            severity,
+            f"{seen}{more}: {doubt}.",
+            f"{ids}; --trust {quote(column)}: a measurement",
         )
 
 
@@ -158,11 +168,11 @@ def _constant(column: str, profiles: Mapping[str, Any]) -> Iterator[Finding]:
     if len(values) == len(profiles) > 1 and None not in values.values():
         if len(set(values.values())) == 1:
             seen = "it has the same value everywhere: it tells nothing"
-            yield Finding(None, column, "constant", "info", f"{seen}.", f"--drop {column}")
+            yield Finding(None, column, "constant", "info", f"{seen}.", f"--drop {quote(column)}")
         else:
             seen = f"it has one value at each client, and {len(set(values.values()))} in all, as the name of a site has"
             effect = "it tells clients apart and says nothing about their rows"
-            yield Finding(None, column, "names-client", "error", f"{seen}: {effect}.", f"--drop {column}")
+            yield Finding(None, column, "names-client", "error", f"{seen}: {effect}.", f"--drop {quote(column)}")
         return
     for name in values:
         effect = "a model of this client alone cannot learn what it does"
@@ -182,7 +192,7 @@ def _categories(column: str, profiles: Mapping[str, Any]) -> Iterator[Finding]:
             if written:
                 seen = f"the category {usual!r} is written {' and '.join(map(repr, written))} here"
                 effect = "they count as different, so that clients that agree seem to differ"
-                remedy = f"write them alike in the file, or --drop {column}"
+                remedy = f"write them alike in the file, or --drop {quote(column)}"
                 yield Finding(name, column, "category-spelling", "warning", f"{seen}: {effect}.", remedy)
     if found or len(texts) < 2:
         return
@@ -192,7 +202,7 @@ def _categories(column: str, profiles: Mapping[str, Any]) -> Iterator[Finding]:
         if strange >= 0.9 * profiles[name]["present"] > 0 and set(clients) - set(counts):
             seen = f"no other client has its categories ({', '.join(map(repr, sorted(counts)[:3]))})"
             effect = "other codes for the same things tell clients apart"
-            remedy = f"write them alike in the file, or --drop {column}"
+            remedy = f"write them alike in the file, or --drop {quote(column)}"
             yield Finding(name, column, "other-categories", "warning", f"{seen}: {effect}.", remedy)
 
 
@@ -201,7 +211,7 @@ def _leakage(column: str, profiles: Mapping[str, Any], replies: Replies) -> Iter
     skills = {name: part["skill"] for name, part in profiles.items() if part["skill"] is not None}
     weights = {name: _errors(replies[name]) for name in skills}
     effect = "if it was written down after the label was known, every accuracy is too good"
-    remedy = f"--drop {column} (--trust {column}: it is known before)"
+    remedy = f"--drop {quote(column)} (--trust {quote(column)}: it is known before)"
     if not skills:
         return
     pooled = sum(skills[name] * weights[name] for name in skills) / max(1, sum(weights.values()))
@@ -229,7 +239,7 @@ def _missing(column: str, profiles: Mapping[str, Any], replies: Replies) -> Iter
         if share - least >= MISSING and share >= usual:
             seen = f"missing in {100 * share:.0f} % of the rows here, and in {100 * least:.0f} % at another client"
             effect = "missingness alone tells these clients apart"
-            remedy = f"--drop {column} (--trust {column}: go on with it)"
+            remedy = f"--drop {quote(column)} (--trust {quote(column)}: go on with it)"
             yield Finding(name, column, "missingness", "warning", f"{seen}: {effect}.", remedy)
 
 

@@ -54,7 +54,8 @@ def _spellings(replies: Replies) -> Iterator[Finding]:
     for name, reply in replies.items():
         found = [label for label in reply["labels"] if label in usual]
         if found:
-            seen = f"{_listed(usual[label] for label in found)} of other clients is {_listed(found)} here"
+            verb = "is" if len(found) == 1 else "are"
+            seen = f"{_listed(usual[label] for label in found)} of other clients {verb} written {_listed(found)} here"
             if {usual[label] for label in found} & set(reply["labels"]):
                 seen = f"{_listed(usual[label] for label in found)} is also written {_listed(found)}"
             effect = "each spelling counts as a class of its own, so that clients that agree seem to differ"

@@ -87,6 +87,7 @@ def look(message: InspectMessage, silo: Silo) -> InspectReply:
     doubtful = any(rare.intersection(texts) for texts in spellings(by_label).values())
     rows = _row_hashes(silo.data, message["key"])
     times = np.unique(rows, return_counts=True)[1]
+    enough = len(rows) >= max(limit, 2)
     reply: InspectReply = {
         "quantity": data.quantity,
         "test_quantity": test_quantity,
@@ -96,10 +97,10 @@ def look(message: InspectMessage, silo: Silo) -> InspectReply:
         "labels": {label: count for label, count in by_label.items() if label not in rare},
         "rare_labels": len(rare),
         "rare_spellings": doubtful,
-        "duplicates": len(rows) - len(times),
-        "expected_duplicates": rounded(_chance(silo.data)),
-        "repeats": int(np.gcd.reduce(times)),
-        "checksum": _checksum(rows, message["key"]) if len(rows) >= max(limit, 2) else "",
+        "duplicates": len(rows) - len(times) if enough else 0,
+        "expected_duplicates": rounded(_chance(silo.data)) if enough else 0.0,
+        "repeats": int(np.gcd.reduce(times)) if enough else 1,
+        "checksum": _checksum(rows, message["key"]) if enough else "",
         "columns": [],
     }
     if is_table(data.x):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from shlex import quote
 from typing import Any
 
 from fedcollab.inspection.columns import ROWS, by_column
@@ -144,7 +145,9 @@ def unit_findings(column: str, profiles: Mapping[str, Mapping[str, Any]]) -> Ite
 
 def _other_unit(name: str, column: str, seen: str) -> Finding:
     effect = "another unit makes like clients differ"
-    remedy = f"Convert the column in the file, or --drop {column} (--trust {column}: the values are right)"
+    remedy = (
+        f"Convert the column in the file, or --drop {quote(column)} (--trust {quote(column)}: the values are right)"
+    )
     return Finding(name, column, "units", "warning", f"{seen}: {effect}.", remedy)
 
 

@@ -98,7 +98,8 @@ class Trained:
         if not again:
             return "No model was trained again."
         known = [name for name in again if name in self.before]
-        text = f"Trained again for {self.rounds} rounds: {len(again)} of {len(self.after)} clients"
+        rounds = f"{self.rounds} round{'' if self.rounds == 1 else 's'}"
+        text = f"Trained again for {rounds}: {len(again)} of {len(self.after)} clients"
         if known:
             text += (
                 f", accuracy of those who were trained before {_mean(self.before, known)} -> {_mean(self.after, known)}"
