@@ -274,3 +274,14 @@ def test_nothing_is_said_about_fewer_rows_than_the_limit() -> None:
     assert {key for key, value in told.items() if value} == {"name", "kind", "present"}
     categories = profile("b", pd.Series(list("aaaab") * 2), np.arange(10) % 2, 4, True)["categories"]
     assert categories == {"a": 8}
+
+
+def test_groups_that_are_too_few_are_named() -> None:
+    """With `--id`, rows of one person stay together: one person is no one to hold out, three are few."""
+    rng = np.random.default_rng(0)
+    clients = [
+        ClientData(name, rng.normal(size=(60, 2)), np.arange(60) % 2, groups=np.arange(60) % people)
+        for name, people in (("one", 2), ("few", 5), ("many", 60))
+    ]
+    found = {(each.client, each.severity) for each in fedcollab.inspect(clients).findings if each.kind == "few-groups"}
+    assert found == {("one", "error"), ("few", "warning")}

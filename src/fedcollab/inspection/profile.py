@@ -49,11 +49,13 @@ class InspectReply(TypedDict):
     `labels` counts the rows of every label that enough rows have; `rare_labels` is how many labels fewer rows have, and
     `rare_spellings` whether one of them is another spelling of another label. `duplicates` counts the rows that repeat
     an earlier one, `expected_duplicates` those that chance would make, and every row is there a multiple of `repeats`
-    times. `checksum` is that of the whole table.
+    times. `checksum` is that of the whole table. `groups` is how many groups the rows to train on belong to, 0 without
+    groups.
     """
 
     quantity: Positive
     test_quantity: Count
+    groups: Count
     table: bool
     shape: list[str | Positive]
     label_kind: Literal["numbers", "text"]
@@ -91,6 +93,7 @@ def look(message: InspectMessage, silo: Silo) -> InspectReply:
     reply: InspectReply = {
         "quantity": data.quantity,
         "test_quantity": test_quantity,
+        "groups": 0 if data.groups is None else len(np.unique(data.groups)),
         "table": is_table(data.x),
         "shape": [str(side) for side in data.x.columns] if is_table(data.x) else list(feature_shape(data.x)),
         "label_kind": "text" if data.y.dtype.kind == "U" else "numbers",

@@ -74,6 +74,12 @@ def _sizes(name: str, reply: Mapping[str, Any]) -> Iterator[Finding]:
         yield Finding(
             name, None, "tiny-client", "warning", f"{seen}: {effect}.", "Leave it out, or join it with a like one."
         )
+    groups = reply["groups"]
+    if 0 < groups < TINY:
+        seen = f"the rows to train on belong to {groups} group{'' if groups == 1 else 's'}"
+        effect = "none can be held out" if groups == 1 else "too few for a distance or a model to mean anything"
+        severity = "error" if groups == 1 else "warning"
+        yield Finding(name, None, "few-groups", severity, f"{seen}: {effect}.", "Leave it out, or go without --id.")
     if test < TINY_TEST:
         step = f"one row is {100 / test:.0f} points of accuracy" if test else "nothing can be measured there"
         remedy = "Bring a test split (NAME.test.csv), or a larger --test-share."
