@@ -27,7 +27,7 @@ Weights = NDArray[np.float32]
 
 #: training on takes this share of the rounds of the earlier training, unless a number is given
 FINE_TUNE = 0.2
-KEPT = ("lr", "batch_size", "seed", "participation", "evaluate_every", "weight_decay", "optimizer", "keep", "averaging")
+KEPT = ("lr", "batch_size", "seed", "participation", "evaluate_every", "weight_decay", "optimizer", "keep")
 
 
 @dataclass(eq=False)
@@ -126,10 +126,20 @@ def retrain(
         model_options=model["options"],
         local_epochs=settings["epochs"],
         stopping=stopping,
+        averaging=_averaging(result, old, stopping),
         progress=progress,
         **{key: settings[key] for key in KEPT if key in settings},
     )
     return replace(part, method=result.method)
+
+
+def _averaging(result: TrainingResult, coalition: int | None, stopping: str) -> float | None:
+    """Return the `averaging` of `train`: chosen anew with the rounds, or what the earlier coalition came to use."""
+    before = float(result.settings.get("averaging", 0.0))
+    if stopping == "held-out" and before:
+        return None
+    used = coalition is None or (coalition < len(result.averaged) and result.averaged[coalition])
+    return before if used else 0.0
 
 
 def _schema(result: TrainingResult) -> Schema:
