@@ -79,7 +79,9 @@ class FeSEM(Grouping):
         session.servers = list(old)
         for cluster in sorted(set(nearest) - set(session.stopped)):
             names = [name for name in replies if session.assignment[name] == cluster]
-            session.servers[cluster] = session.aggregate(old[cluster], {name: replies[name] for name in names}, number)
+            session.servers[cluster] = session.aggregate(
+                old[cluster], {name: replies[name] for name in names}, number, cluster
+            )
         if len(replies) == len(session.names):
             self.distances = distance_matrix(list(trained))
 

@@ -41,6 +41,7 @@ from fedcollab.training.client_side import (
     lend_network,
     line_of,
     setting_of,
+    slot_of,
     tensor_of,
 )
 from fedcollab.training.descend import OPTIMIZERS, Local, Setting, descend, gradient, personal, steps_of
@@ -76,6 +77,8 @@ class TrainMessage(TypedDict):
         Which training this is (see `checkpoint.identity`).
     coalition : list of str, optional
         With whom the client trains, itself included.
+    layer : int, optional
+        Which of several models that the client trains in the same round this is, where it trains more than its own.
     """
 
     setting: str
@@ -84,6 +87,7 @@ class TrainMessage(TypedDict):
     since: NotRequired[Whole]
     training: NotRequired[str]
     coalition: NotRequired[list[str]]
+    layer: NotRequired[Whole]
 
 
 class TrainReply(TypedDict):
@@ -299,7 +303,7 @@ def _train(names: Sequence[str], messages: Messages, silos: Silos, setting: Sett
         keys = averaged_keys(algorithm, setting)
         state = add_means(state, means[name], keys, messages[name]["round"], setting.averaging)
         if np.isfinite(loss) and all(is_finite(value) for value in (*reply.values(), *state.values())):
-            keep_state(silos[name], messages[name], arrays_of(state))
+            keep_state(silos[name], messages[name], arrays_of(state), slot_of(messages[name]))
             result[name] = {**arrays_of(reply), "loss": np.array([loss]), "finite": True}
         else:
             result[name] = {"finite": False, "diverged": f"loss {loss:g}"}
@@ -363,7 +367,7 @@ def _local(message: Message, silo: Silo, algorithm: Algorithm, setting: Setting,
     """
     data = data_of(silo)
     sent = {key: tensor_of(value, silo.device) for key, value in message.items() if isinstance(value, np.ndarray)}
-    kept = kept_state(silo, message)
+    kept = kept_state(silo, message, slot_of(message))
     if kept is None:
         state = first_state(algorithm, sent, setting)
         if state and "since" in message:

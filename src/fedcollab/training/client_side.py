@@ -86,6 +86,20 @@ def lend_network(setting: Setting, device: str) -> Iterator[Network]:
     spare.append(network)
 
 
+def slot_of(message: Message, first: str = "train") -> str:
+    """Return the place in a client's state where it keeps a training; further layers have places of their own.
+
+    Parameters
+    ----------
+    message : dict
+        What the client was sent; `layer` is 0 where it is missing.
+    first : str, default "train"
+        The place of layer 0.
+    """
+    layer = message.get("layer", 0)
+    return f"{first} {layer}" if layer else first
+
+
 def kept_state(silo: Silo, message: Message, slot: str = "train") -> Message | None:
     """Return the state of the round that the message goes on from (`since`); None for a client that is new.
 

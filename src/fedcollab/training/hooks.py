@@ -44,6 +44,8 @@ class Algorithm:
         Names of parameters that stay with each client, as in `fedcollab.train`.
     plain_steps : bool
         Whether all that it knows of a local step is that weights change; if it is False only SGD takes its steps.
+    weighted : bool
+        Whether each client's model learns from all clients by given weights, instead of from its coalition.
     averaged : tuple of str
         Keys of a client's state that are personal models, of which a mean over rounds is used (see `averaging`).
 
@@ -63,6 +65,7 @@ class Algorithm:
     keep: ClassVar[tuple[str, ...]] = ()
     averaged: ClassVar[tuple[str, ...]] = ()
     plain_steps: ClassVar[bool] = True
+    weighted: ClassVar[bool] = False
 
     # server side
 
