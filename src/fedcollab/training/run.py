@@ -26,9 +26,10 @@ from fedcollab.training.algorithms import Algorithm, make_algorithm
 from fedcollab.training.algorithms.own_weights import share_rows
 from fedcollab.training.callbacks import Callback
 from fedcollab.training.checkpoint import Checkpoint, Snapshot, Stopping, identity
-from fedcollab.training.descend import OPTIMIZERS, Setting
+from fedcollab.training.descend import OPTIMIZERS
 from fedcollab.training.history import History, line
-from fedcollab.training.models import Factory, Network, name_model
+from fedcollab.training.models import Factory, name_model
+from fedcollab.training.opening import AVERAGING, Steps, decisive, open_session
 from fedcollab.training.result import MEASURES, TrainingResult, schema_of
 from fedcollab.training.rounds import Grouping, Measures, Round, Session, run_rounds
 from fedcollab.training.stopping import choose_rounds
@@ -36,7 +37,6 @@ from fedcollab.wire.runtime import Runtime
 
 #: how the number of rounds is decided, and the models that "auto" chooses from, the simplest first
 STOPPING = ("held-out", "none")
-AVERAGING = 0.8
 AUTO_MODELS = ("logistic", "mlp")
 
 
@@ -161,6 +161,7 @@ def train(
         if plan is not None:
             options = plan["options"] if options is None else options
             keep = plan["keep"] if keep is None else keep
+            rows = plan["rows"]
             weights = getattr(coalitions, "weights", None) if weights is None else weights
     called, chosen = make_algorithm(algorithm, options)
     if optimizer != defaults.OPTIMIZER and not chosen.plain_steps:
@@ -181,13 +182,11 @@ def train(
     chooses = stopping == "held-out" and fixed
 
     def session_of(name: str) -> Session:
-        schema = federation.schema
-        network = Network(Network.describe(name, model_options or {}, schema.shape, len(schema.classes)), seed=seed)
-        plain = (float(lr), int(batch_size), int(local_epochs), int(seed), float(weight_decay), optimizer)
-        kept = list(network.names_of(keep or chosen.keep))
+        steps = Steps(
+            name, model_options or {}, lr, batch_size, local_epochs, seed, weight_decay, optimizer, participation
+        )
         mean = float(AVERAGING if averaging is None and chooses else averaging or 0.0) if fixed else 0.0
-        setting = Setting(called, chosen.options(), network.text, *plain, kept, mean)
-        return Session(federation, setting, chosen, network, federation.quantities, participation)
+        return open_session(federation, called, chosen, steps, keep=keep or None, averaging=mean)
 
     carrier = federation.runtime
     started, before = time.perf_counter(), _moved(carrier)
@@ -242,6 +241,13 @@ def train(
             stack.callback(setattr, carrier, "journal", None)  # the next training has a folder of its own
         if resumed is not None:
             stopped = resumed.stopping
+        elif (
+            chooses
+            and plan is not None
+            and method == plan["algorithm"]
+            and plan["settings"] == decisive(session, rounds)
+        ):
+            stopped = Stopping(dict(enumerate(plan["stopping"]["rounds"])), dict(enumerate(plan["stopping"]["means"])))
         elif chooses and stopped is None:
             begun = replace(session, training=f"{session.training} folds", failures=[], seen={})
             stopped = choose_rounds(begun, grouping, rounds, lambda done, total: progress(done, 2 * total))
