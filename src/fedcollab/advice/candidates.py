@@ -62,6 +62,11 @@ class Plan:
     weights: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
 
     @property
+    def personal(self) -> bool:
+        """Whether clients have parameters of their own."""
+        return bool(self.keep) or self.algorithm in ("ditto", "own-intercept", "own-weights")
+
+    @property
     def label(self) -> str:
         """Who and how, in words."""
         if self.kind == "alone":
@@ -79,8 +84,8 @@ def everyone_and_alone(names: Sequence[str]) -> tuple[list[list[str]], list[list
 
 def best_partition(
     partitions: Iterable[tuple[float, list[list[str]]]], sums: Sums, quantities: Mapping[str, int]
-) -> tuple[float, list[list[str]]] | None:
-    """Return the partition, and its C, with the lowest held-out error of the proxies, each client with its intercept.
+) -> tuple[float, float, list[list[str]]] | None:
+    """Return the partition with the lowest held-out error of the proxies, with that error and its C.
 
     Parameters
     ----------
@@ -108,14 +113,13 @@ def best_partition(
         found[key] = (float(errors), C, coalitions)
     if not found:
         return None
-    _, C, coalitions = min(found.values(), key=lambda each: (each[0], len(each[2])))
-    return C, coalitions
+    return min(found.values(), key=lambda each: (each[0], len(each[2])))
 
 
 def best_own_weights(
     distances: Sequence[Distances], sums: Sums, quantities: Mapping[str, int]
-) -> tuple[float, Floats] | None:
-    """Return the own weights, and their C, with the lowest held-out error of the proxies.
+) -> tuple[float, float, Floats] | None:
+    """Return the own weights with the lowest held-out error of the proxies, with that error and their C.
 
     Parameters
     ----------
@@ -127,8 +131,8 @@ def best_own_weights(
     Returns
     -------
     tuple or None
-        C and weights in the order of `quantities`; None if some client has no sums, or the best weights are one of the
-        two ends.
+        Error, C, and weights in the order of `quantities`; None if some client has no sums, or the best weights are
+        one of the two ends.
     """
     names = list(quantities)
     if tuple(names) != sums.names or len(names) < 3:
@@ -141,12 +145,12 @@ def best_own_weights(
             weights, _ = personal_weights(kind.matrix, masses, C=float(C))
             errors = min(sums.held_out(weights, own=own).mean() for own in ((), (-1,)))
             found.append((float(errors), float(C), weights))
-    _, C, weights = min(found, key=lambda each: each[0])
+    error, C, weights = min(found, key=lambda each: each[0])
     everyone = np.tile(masses / masses.sum(), (len(names), 1))
     for end in (everyone, np.eye(len(names))):
         if np.abs(weights - end).sum(axis=1).max() / 2 < SAME:
             return None
-    return C, weights
+    return error, C, weights
 
 
 def own_weights_plan(C: float, weights: Floats, names: Sequence[str], *, keep: tuple[str, ...] = INTERCEPT) -> Plan:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any
@@ -205,6 +205,23 @@ class Advice:
             "settings": dict(self.settings),
             "stopping": {"rounds": list(how.rounds), "means": list(how.means)},
         }
+
+    def in_order(self, names: Sequence[str]) -> Advice:
+        """Return the same advice with the clients in another order.
+
+        Parameters
+        ----------
+        names : sequence of str
+            All clients, in the order that is wanted.
+        """
+        places = [self.names.index(name) for name in names]
+        return replace(
+            self,
+            names=tuple(names),
+            quantities=self.quantities[places],
+            weights=self.weights[np.ix_(places, places)],
+            gains={name: self.gains[name] for name in names},
+        )
 
     def explain(self, client: str | None = None) -> str:
         """Say what a client should do, what it will gain and why, in sentences; without a client, for all of them.

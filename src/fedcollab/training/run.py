@@ -175,7 +175,7 @@ def train(
     else:
         method = called
         if chosen.weighted:
-            grouping = _weighted(weights, rows, names)
+            grouping = _weighted(weights, rows, names, names if plan is None else plan["names"])
         else:
             grouping = Grouping(_coalitions(coalitions, names, federation.left_out, alone=chosen.alone))
     fixed = grouping.method == Grouping.method  # clustered baselines change who is in which coalition as they train
@@ -339,11 +339,22 @@ def _better_model(
     return best, found[best][1]
 
 
-def _weighted(weights: ArrayLike | None, rows: int, names: Sequence[str]) -> Grouping:
-    """Return clients grouped by the model that they share, with what each client weighs in each of the models."""
+def _weighted(weights: ArrayLike | None, rows: int, names: Sequence[str], of: Sequence[str]) -> Grouping:
+    """Return clients grouped by the model that they share, with what each client weighs in each of the models.
+
+    The weights' rows and columns are the clients `of`; those that are not among `names` are left out.
+    """
     if weights is None:
         raise InputError("`algorithm` (='own-weights') needs `weights`, or an advice that has them")
-    groups, shared = share_rows(weights, names, rows)
+    missing = [name for name in names if name not in of]
+    if missing:
+        raise InputError(f"`weights` lack the client {missing[0]!r}")
+    given = np.asarray(weights, dtype=np.float64)
+    if given.shape == (len(of), len(of)) and list(of) != sorted(names):
+        places = [list(of).index(name) for name in sorted(names)]
+        given = given[np.ix_(places, places)]
+        given = given / given.sum(axis=1, keepdims=True)
+    groups, shared = share_rows(given, sorted(names), rows)
     return Grouping(groups, shared)
 
 
