@@ -10,7 +10,7 @@ each federation the fixed policy that is best on the *other* splits.
     captured    (advice - alone) / (oracle - alone), ratio of means over federations and splits
     harmed      clients (paired on the same test rows, pooled over splits, at least 30 test rows in all) that are worse
                 than alone by more than two standard errors; chance alone gives 2.3 %
-    sign        of the clients whose true gain is beyond two standard errors, those whose gain was predicted with its sign
+    sign        of the clients whose true gain is beyond two standard errors, those whose predicted gain has its sign
     coverage    80 % predictive intervals: the expected gain's error and the noise of the test rows
 
 Cells are kept in results/advice.jsonl and results/policies.jsonl: run again to go on.
@@ -131,8 +131,8 @@ def report(model: str, federations: list[str], splits: range, advised: Any, poli
         cells = [
             f"{v[0]:.3f} / {100 * v[1]:.1f}" for v in (*(at[p].mean(axis=0) for p in POLICIES), oracle.mean(axis=0))
         ]
-        print(f"| {name} | " + " | ".join(cells) + f" | **{got[:, 0].mean():.3f} / {100 * got[:, 1].mean():.1f}** | {said} "
-              f"| {np.mean(change):+.3f} ± {noise:.3f} |")  # fmt: skip
+        cells.append(f"**{got[:, 0].mean():.3f} / {100 * got[:, 1].mean():.1f}**")
+        print(f"| {name} | " + " | ".join(cells) + f" | {said} | {np.mean(change):+.3f} ± {noise:.3f} |")
         for policy in POLICIES:
             rows[policy].append(at[policy])
         rows["oracle"].append(oracle)
@@ -150,28 +150,19 @@ def report(model: str, federations: list[str], splits: range, advised: Any, poli
     for policy in POLICIES:
         change = np.concatenate(rows[policy])[:, 0] - np.concatenate(rows["advice"])[:, 0]
         by = change.reshape(len(federations), -1).mean(axis=1)
-        print(
-            f"Advice against {policy}: {by.mean():+.4f} in loss, {by.mean() / (by.std(ddof=1) / np.sqrt(len(by))):.1f} paired standard errors."
-        )
+        errors = by.mean() / (by.std(ddof=1) / np.sqrt(len(by))) if len(by) > 1 else np.nan
+        print(f"Advice against {policy}: {by.mean():+.4f} in loss, {errors:.1f} paired standard errors.")
     worse = [name for name, (mean, noise) in zip(federations, rows["harm"], strict=True) if mean < -2 * noise]
     print(f"Worse than alone beyond two standard errors: {', '.join(worse) or 'none'}.")
-    _clients(
-        [advised[name, s, model] for name in federations for s in splits],
-        len(splits),
-        federations,
-        splits,
-        model,
-        advised,
-    )
+    _clients([[advised[name, s, model] for s in splits] for name in federations])
     cpu = np.array([advised[n, s, model]["cpu"] for n in federations for s in splits])
     print(f"Cost: {cpu[:, 0].sum() / cpu[:, 1].sum():.1f} ordinary trainings alone (CPU, rounds chosen).")
 
 
-def _clients(cells: list[Any], count: int, federations: list[str], splits: range, model: str, advised: Any) -> None:
-    """Print what single clients got: harmed, signs and coverage."""
+def _clients(federations: list[list[Any]]) -> None:
+    """Print what single clients got: harmed, signs and coverage; cells of each federation, one a split."""
     harmed, pooled, right, clear = 0, 0, 0, 0
-    for name in federations:
-        parts = [advised[name, s, model] for s in splits]
+    for parts in federations:
         for client in range(len(parts[0]["loss"])):
             gains, errors, tests, said = [], [], [], []
             for part in parts:
@@ -189,14 +180,12 @@ def _clients(cells: list[Any], count: int, federations: list[str], splits: range
             if abs(gain) > 2 * error:
                 clear += 1
                 right += np.sign(np.mean(said)) == np.sign(gain)
-    chance = 100 * (1 - NormalDist().cdf(2))
-    print(
-        f"Clients harmed beyond two standard errors: {100 * harmed / pooled:.1f} % of {pooled} (chance: {chance:.1f} %)."
-    )
+    share, chance = 100 * harmed / pooled, 100 * (1 - NormalDist().cdf(2))
+    print(f"Clients harmed beyond two standard errors: {share:.1f} % of {pooled} (chance: {chance:.1f} %).")
     print(f"Sign of clear gains right: {100 * right / max(clear, 1):.0f} % of {clear}.")
     for metric in ("loss", "accuracy"):
         inside: dict[str, list[bool]] = defaultdict(list)
-        for cell in cells:
+        for cell in (cell for parts in federations for cell in parts):
             for gain, error, (mean, stderr), rows in zip(
                 cell["gain"][metric], cell["stderr"][metric], cell["expected"][metric], cell["rows"], strict=True
             ):
