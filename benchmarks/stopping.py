@@ -3,7 +3,7 @@
     python benchmarks/stopping.py --splits 5
 
 Seventeen real federations (benchmarks/federations.py), MLP and logistic regression; policies: each alone, everyone
-together, Ditto with everyone, own intercept with everyone. "best fixed" is the number of rounds of 10, 20, 50 and 100
+together, Ditto with everyone. "best fixed" is the number of rounds of 10, 20, 50 and 100
 with the lowest mean test loss in hindsight, once for all federations and once for each. Cells are kept in
 results/stopping.jsonl: run again to go on.
 """
@@ -27,7 +27,6 @@ POLICIES = {
     "alone": ("local", "fedavg"),
     "everyone": ("global", "fedavg"),
     "ditto": ("global", "ditto"),
-    "own-intercept": ("global", "own-intercept"),
 }
 MODELS = ("mlp", "logistic")
 HERE = Path(__file__).resolve().parent

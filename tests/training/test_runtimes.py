@@ -11,11 +11,12 @@ from fedcollab.training import ALGORITHMS, train
 
 
 @pytest.mark.parametrize("algorithm", ["ditto", "fedadam", "fedavg", "fednova", "fedprox", "finetune", "local",
-                                       "own-intercept", "perfedavg", "pfedme", "scaffold"])  # fmt: skip
+                                       "own-intercept", "own-weights", "perfedavg", "pfedme", "scaffold"])  # fmt: skip
 def test_vectorised_equals_wire(ragged: list[ClientData], algorithm: str) -> None:
+    weights = (np.eye(6) + np.arange(1, 7)) / 22 if algorithm == "own-weights" else None
     results = [
         train(ragged, [["a", "b"], ["c", "d", "e", "f"]], algorithm, rounds=3, lr=0.05, local_epochs=2,
-              model_options={"widths": [8, 6]}, runtime=runtime)
+              model_options={"widths": [8, 6]}, runtime=runtime, weights=weights)
         for runtime in ("vectorised", "wire")
     ]  # fmt: skip
     assert results[0].rounds == results[1].rounds

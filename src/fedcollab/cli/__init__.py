@@ -23,6 +23,7 @@ TOUR: dict[str, dict[str, str]] = {
         "inspect": "fedcollab.cli.inspecting:inspect_data",
         "estimate": "fedcollab.cli.stages:estimate",
         "solve": "fedcollab.cli.coalitions:solve",
+        "advise": "fedcollab.cli.advising:advise",
         "train": "fedcollab.cli.stages:train",
         "report": "fedcollab.cli.stages:report",
     },
@@ -95,8 +96,8 @@ def cli(debug: bool) -> None:
     then it trains inside the coalitions.
 
     \b
-      clients --> data check --> distances --> coalitions --> training --> report
-                  inspect        estimate      solve          train        report
+      clients --> data check --> distances --> coalitions --> advice --> training --> report
+                  inspect        estimate      solve          advise     train        report
 
     \b
     New here?         fedcollab demo

@@ -20,7 +20,7 @@ def demo(out: Path, seed: int, as_json: bool, quiet: bool) -> None:
     """The whole story in half a minute: 20 clients, handwritten digits, who should train with whom."""
     made = scenarios.make("digits", seed=seed)
     settings = {
-        "algorithm": "fedavg",
+        "algorithm": None,
         "model": made.settings["model"],
         "rounds": made.settings["rounds"],
         "lr": made.settings["lr"],

@@ -29,6 +29,7 @@ ALGORITHMS = (
     "perfedavg",
     "pfedme",
     "own-intercept",
+    "own-weights",
     "local",
 )
 MODELS = ("auto", "mlp", "logistic", "cnn", "resnet18")

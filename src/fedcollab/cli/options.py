@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from fedcollab import advice as advice_of
 from fedcollab import coalitions, data, flower, runs, scenarios
 from fedcollab import distances as distances_of
 from fedcollab import files as artefact
@@ -150,20 +151,8 @@ measuring = several(
     ),
 )
 
-training = several(
-    click.option(
-        "--algorithm",
-        type=Name(ALGORITHMS),
-        default=defaults.ALGORITHM,
-        show_default=True,
-        help="The federated algorithm.",
-    ),
-    click.option(
-        "--algorithm-option",
-        multiple=True,
-        metavar="KEY=VALUE",
-        help="A setting of it, such as mu=0.1; repeatable.",
-    ),
+#: what is trained and how clients take their steps, whatever the algorithm
+how_to_train = several(
     click.option("--model", type=Name(MODELS), default=defaults.MODEL, show_default=True, help="What is trained."),
     click.option(
         "--model-option", multiple=True, metavar="KEY=VALUE", help="A setting of it, such as widths=[64]; repeatable."
@@ -182,6 +171,21 @@ training = several(
     click.option(
         "--weight-decay", default=defaults.WEIGHT_DECAY, show_default=True, help="By how much weights shrink a step."
     ),
+)
+
+training = several(
+    click.option(
+        "--algorithm",
+        type=Name(ALGORITHMS),
+        help="The federated algorithm.  [default: as advised; fedavg for a given C or given coalitions]",
+    ),
+    click.option(
+        "--algorithm-option",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="A setting of it, such as mu=0.1; repeatable.",
+    ),
+    how_to_train,
     click.option("--keep", multiple=True, metavar="LAYER", help="A layer that stays with each client; repeatable."),
     click.option(
         "--averaging",
@@ -444,6 +448,27 @@ def open_collaboration(path: Path) -> Collaboration:
     found = runs.Run.open(path, "collaboration.json").collaboration()
     assert found is not None
     return found
+
+
+def open_coalitions(path: Path) -> Any:
+    """Return what a training is to follow: the advice of a file or a run directory, else its coalitions as lists.
+
+    Parameters
+    ----------
+    path : Path
+        The file or the run directory.
+
+    Raises
+    ------
+    InputError
+        If there is neither, or the distances of the run are newer.
+    """
+    if path.is_dir():
+        advice = runs.Run.open(path).advice()
+        return open_collaboration(path).coalitions if advice is None else advice
+    if path.name == "advice.json":
+        return advice_of.Advice.load(path)
+    return coalitions.Collaboration.load(path).coalitions
 
 
 def take_measuring(settings: dict[str, Any]) -> dict[str, Any]:

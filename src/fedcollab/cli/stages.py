@@ -19,13 +19,14 @@ from fedcollab.coalitions.inputs import read_C
 from fedcollab.errors import choose, number
 from fedcollab.files import check_target
 from fedcollab.progress import bar
+from fedcollab.training import defaults
 
 if TYPE_CHECKING:
     from fedcollab.data import ClientData
     from fedcollab.federation import Federation
     from fedcollab.inspection import Inspection
     from fedcollab.report import Judgement
-    from fedcollab.runs import Fitted, Run
+    from fedcollab.runs import FedCollab, Fitted, Run
     from fedcollab.wire import Runtime
 
 
@@ -63,7 +64,7 @@ def run(
     quiet: bool,
     **settings: Any,
 ) -> None:
-    """All stages: who should train with whom, then train alone, with everyone and in coalitions.
+    """All stages: who should train with whom and how, then train alone, with everyone and as advised.
 
     Clients come from a folder with one file per client (the file's name is the client's name), or from a scenario file.
     Every stage leaves its artefact in the run directory; an interrupted run goes on where it stopped.
@@ -71,7 +72,7 @@ def run(
     read_C(C)  # refused before anything is read
     more = {
         "distance_options": options.take_measuring(settings),
-        "solve_options": _limited(options.take_constraints(settings)),
+        "solve_options": limited(options.take_constraints(settings)),
         "algorithm_options": options.take_pairs(settings, "algorithm_option"),
         "model_options": options.take_pairs(settings, "model_option"),
     }
@@ -206,10 +207,14 @@ def train(
     """Train a federated algorithm inside each coalition; models are saved as safetensors."""
     own = {"options": options.take_pairs(settings, "algorithm_option")}
     own["model_options"] = options.take_pairs(settings, "model_option")
-    training.make_algorithm(settings["algorithm"], own["options"])  # refused before anything is read
+    training.make_algorithm(settings["algorithm"] or defaults.ALGORITHM, own["options"])  # refused before all else
+    settings["keep"] = list(settings["keep"]) or None
     ends = ("local", "global")
-    groups: Any = coalitions if coalitions in ends else options.open_collaboration(Path(coalitions)).coalitions
-    names = None if coalitions in ends else [str(name) for members in groups for name in members]
+    groups: Any = coalitions if coalitions in ends else options.open_coalitions(Path(coalitions))
+    if hasattr(groups, "plan") and (settings["algorithm"] or settings["keep"]):
+        groups = groups.coalitions  # who is the advice's, how is what was typed
+    members = groups if coalitions in ends or isinstance(groups, list) else groups.coalitions
+    names = None if coalitions in ends else [str(name) for group in members for name in group]
     how = options.take_reading(settings)
     if runs.Run(out).has("distances.json"):
         out = out / "training" / (coalitions if coalitions in ends else "coalitions")
@@ -222,7 +227,7 @@ def train(
         present = adopted(found, folders, **shape, seed=settings["seed"])
         with bar("training", quiet=quiet or as_json) as progress:
             settings |= {key: value for key, value in own.items() if value}
-            made = {"settings": settings, "inputs": {"coalitions": groups}}
+            made = {"settings": settings, "inputs": {"coalitions": members}}
             result = training.train(present, groups, run_dir=out, progress=progress, made=made, **settings)
         judgement = compared_in_run(out, present)
     if as_json:
@@ -262,7 +267,7 @@ def check_settings(settings: Mapping[str, Any]) -> None:
         If a name is unknown or a number is out of range.
     """
     choose("distance", settings["distance"], distances.METHODS)
-    training.make_algorithm(settings["algorithm"], settings.get("algorithm_options"))
+    training.make_algorithm(settings["algorithm"] or defaults.ALGORITHM, settings.get("algorithm_options"))
     choose("model", settings["model"], {"auto": None, **training.MODELS})
     number("lr", settings["lr"], above=0)
     number("weight_decay", settings.get("weight_decay", 0.0), at_least=0)
@@ -303,26 +308,61 @@ def all_stages(
         The answer before training, and what the trainings mean.
     """
     check_settings(settings)
-    pipeline = runs.FedCollab(
+    pipeline = pipeline_of(C, settings, quiet=quiet)
+    prepared = pipeline.prepare(clients)
+    fitted = replace(pipeline, run_dir=start()).fit(prepared)
+    keys = ("averaging", "stopping")
+    asked = {**training_settings(settings), **{key: settings[key] for key in keys if key in settings}}
+    chosen = {"algorithm": settings["algorithm"], "options": settings.get("algorithm_options")}
+    chosen["keep"] = list(settings.get("keep", ())) or None
+    if advises(C, settings):
+        fitted = fitted.following(fitted.advise(**training_settings(settings)))
+    results = {}
+    for way in runs.WAYS:
+        results[way] = fitted.train(way=way, **asked, **({} if way == "local" else chosen))
+    curve = fitted.learning_curve(results["local"], **asked) if learning_curve else None
+    return fitted, report_of.Judgement.of(results, fitted.compare(results), fitted.distances.names, curve)
+
+
+def pipeline_of(C: float | str, settings: Mapping[str, Any], *, quiet: bool, run_dir: Run | None = None) -> FedCollab:
+    """Return the stages with the settings of a command.
+
+    Parameters
+    ----------
+    C : float or "auto"
+        As in `FedCollab`.
+    settings : mapping
+        The options of `estimation` and `training`.
+    quiet : bool
+        No progress bars.
+    run_dir : Run, optional
+        Where stages leave their artefacts.
+    """
+    return runs.FedCollab(
         C=C,
         distance_options=settings.get("distance_options", {}),
         solve_options=settings.get("solve_options", {}),
         model_options=settings.get("model_options", {}),
         encoder=settings.get("encoder", "none"),
         quiet=quiet,
+        run_dir=run_dir,
         **{key: settings[key] for key in ("distance", "model", "scale", "missing_indicators", "test_share", "seed")},
     )
-    prepared = pipeline.prepare(clients)
-    fitted = replace(pipeline, run_dir=start()).fit(prepared)
-    keys = ("rounds", "lr", "batch_size", "local_epochs", "optimizer", "weight_decay", "averaging", "stopping")
-    asked = {key: settings[key] for key in keys if key in settings}
-    chosen = {"algorithm": settings["algorithm"], "options": settings.get("algorithm_options")}
-    chosen["keep"] = list(settings.get("keep", ()))
-    results = {}
-    for way in runs.WAYS:
-        results[way] = fitted.train(way=way, **asked, **({} if way == "local" else chosen))
-    curve = fitted.learning_curve(results["local"], **asked) if learning_curve else None
-    return fitted, report_of.Judgement.of(results, fitted.compare(results), fitted.distances.names, curve)
+
+
+def training_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those options of a command that say how clients take their steps, for `advise` and `train`."""
+    keys = ("rounds", "lr", "batch_size", "local_epochs", "optimizer", "weight_decay")
+    return {key: settings[key] for key in keys if key in settings}
+
+
+def advises(C: float | str, settings: Mapping[str, Any]) -> bool:
+    """Return whether a command asks for an advice: no C, no algorithm and no layers that stay were given.
+
+    Pilots choose their rounds on held-out rows, so that `--stopping none` asks for none either.
+    """
+    plain = settings["algorithm"] is None and not settings.get("keep") and settings["model"] != "auto"
+    return C == "auto" and plain and settings.get("stopping", defaults.STOPPING) == defaults.STOPPING
 
 
 def compared_in_run(out: Path, present: Federation) -> Judgement | None:
@@ -351,7 +391,7 @@ def compared_in_run(out: Path, present: Federation) -> Judgement | None:
     return report_of.Judgement.of(results, comparison, present.names, curve)
 
 
-def _limited(constraints: Mapping[str, Any]) -> dict[str, Any]:
+def limited(constraints: Mapping[str, Any]) -> dict[str, Any]:
     """Return the constraints without those that limit nothing."""
     free = {"must_link": [], "cannot_link": [], "min_size": 1, "max_size": None}
     return {key: value for key, value in constraints.items() if value != free[key]}
@@ -408,8 +448,10 @@ def summary(fitted: Fitted, judgement: Judgement, page: Path, checked: Inspectio
         What the data check found.
     """
     collaboration = fitted.collaboration
+    advice = None if fitted.settings.run is None else fitted.settings.run.advice()
     return {
         "contradictions": judgement.contradictions(),
+        "advice": None if advice is None else advice.as_dict(),
         "coalitions": collaboration.coalitions,
         "C": collaboration.C,
         "objective": collaboration.objective,

@@ -19,6 +19,7 @@ from fedcollab.wire import absence
 from fedcollab.wire.absence import words
 
 if TYPE_CHECKING:
+    from fedcollab.advice import Advice
     from fedcollab.distances import Distances
     from fedcollab.runs.pipeline import Fitted
     from fedcollab.scenarios import Scenario
@@ -69,7 +70,14 @@ def show_run(fitted: Fitted, judgement: Judgement, page: Path, next_command: str
     shown.print()
     for line in judgement.contradictions():
         shown.print(f"[bold red]Not confirmed by training.[/bold red] {escape(line)}")
-    shown.print(f"[bold]{escape(answer_sentence(collaboration, fitted.distances.names))}[/bold]")
+    advice = None if fitted.settings.run is None else fitted.settings.run.advice()
+    if advice is not None:
+        first, *others = str(advice).splitlines()
+        shown.print(f"[bold]{escape(first)}[/bold]")
+        for line in others:
+            shown.print(escape(line))
+    else:
+        shown.print(f"[bold]{escape(answer_sentence(collaboration, fitted.distances.names))}[/bold]")
     for number, members in enumerate(collaboration.coalitions, 1):
         shown.print(f"  {number}. {escape(coalition_line(members, quantities))}")
     shown.print()
@@ -84,6 +92,24 @@ def show_run(fitted: Fitted, judgement: Judgement, page: Path, next_command: str
     for line in [*unmeasured(judgement.results), *words(absence.read(page.parent))]:
         shown.print(f"[bold]Note[/bold]: {escape(line)}")
     shown.print(f"\nReport:  {escape(str(page))}\nNext:    {escape(next_command)}")
+
+
+def show_advice(advice: Advice, next_command: str) -> None:
+    """Print an advice: the verdict, then what each client is expected to gain.
+
+    Parameters
+    ----------
+    advice : Advice
+        The advice.
+    next_command : str
+        The command that is suggested at the end.
+    """
+    shown = console()
+    first, *others = str(advice).splitlines()
+    shown.print(f"[bold]{escape(first)}[/bold]")
+    for line in others:
+        shown.print(escape(line))
+    shown.print(f"\nNext:    {escape(next_command)}")
 
 
 def gain_table(judgement: Judgement) -> Table:
