@@ -48,7 +48,7 @@ PROPOSED, SPREAD = -0.015, 0.03
 #: by how much another plan must be better than one model for a coalition, as a share of the loss alone
 SIMPLER = 0.005
 #: the probability of a gain or a loss that makes a difference clear
-CLEAR = 0.9
+CLEAR = 0.8
 
 
 @dataclass(frozen=True, eq=False)

@@ -202,7 +202,7 @@ class Advice:
             "keep": list(how.keep) or None,
             "rows": max(1, len(how.coalitions)),
             "names": list(self.names),
-            "settings": dict(self.settings),
+            "settings": {key: value for key, value in self.settings.items() if key != "distance"},
             "stopping": {"rounds": list(how.rounds), "means": list(how.means)},
         }
 

@@ -58,9 +58,9 @@ def advise(
 ) -> None:
     """Who should train with whom, how, and what will each gain? Measured on training rows, before anyone commits.
 
-    Candidates from the bound (everyone, alone, the partitions on the path over C, own weights) are trained as pilots on a
-    part of the training rows and measured on the rest. Test rows are never looked at. `fedcollab train --coalitions RUN`
-    follows the advice.
+    Candidates from the bound (everyone, alone, the partitions on the path over C, own weights) are trained as pilots on
+    a part of the training rows and measured on the rest. Test rows are never looked at. `fedcollab train --coalitions
+    RUN` follows the advice.
     """
     value = read_C(C)
     more = {
@@ -79,6 +79,5 @@ def advise(
     if as_json:
         options.print_json(options.read_json(out / "advice.json"))
     else:
-        report_of.show_advice(
-            advice, next_command=f"fedcollab train --coalitions {quote(str(out))} -o {quote(str(out))}"
-        )
+        folder = quote(str(out))
+        report_of.show_advice(advice, next_command=f"fedcollab train --coalitions {folder} -o {folder}")

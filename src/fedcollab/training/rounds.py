@@ -501,6 +501,7 @@ def _restore(session: Session, grouping: Grouping, snapshot: Snapshot) -> None:
     """Set a session and its grouping to a snapshot."""
     session.number, session.stopping = snapshot.number, snapshot.stopping
     session.servers, session.assignment = list(snapshot.servers), dict(snapshot.assignment)
+    session.source_weights = {k: dict(row) for k, row in grouping.source_weights.items()}
     session.stopped, session.failures = dict(snapshot.stopped), list(snapshot.failures)
     session.seen, grouping.distances = dict(snapshot.seen), snapshot.distances
     session.federation.runtime.restore(snapshot.states)
