@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedcollab import solve
+from fedcollab import advise, solve
 from fedcollab.data import ClientData, Schema
 from fedcollab.distances import Distances, estimate_distances
 from fedcollab.errors import Paused
@@ -104,6 +104,22 @@ def test_flower_carries_what_wire_carries(running: Running) -> None:
         with pytest.raises(Paused, match="0 of 4 client\\(s\\) answered `no-such`, 4 must: `east`"):
             flower.call_all(Action("no-such", "", Release.NOTHING, lambda message, silo: {}, Empty, Empty), {})
         flower.call("fingerprint", {"east": {}, "west": {}})  # and goes on
+
+
+def test_the_advice_is_that_of_wire_and_costs_the_rounds_of_one_training(running: Running) -> None:
+    wire = Wire(running.clients)
+    wire.few_rounds = True  # type: ignore[misc]  # propose from the same distances
+    with connect_federation(running.folder) as flower:
+        there, here = (federate(each, seed=3) for each in (flower, wire))
+        distances = estimate_distances(there, seed=3)
+        before = flower.messages
+        asked = {"model": "logistic", "rounds": 3, "lr": 0.1, "seed": 3, "distances": distances}
+        one, other = (advise(each, **asked) for each in (there, here))
+        assert flower.messages - before == 4 * (1 + 1 + 3 + 1)  # sums, alone, the rounds and a last measurement
+    assert (one.verdict, one.coalitions, one.plan) == (other.verdict, other.coalitions, other.plan)
+    for mine, theirs in zip(one.candidates, other.candidates, strict=True):
+        for name, row in mine.held_out.items():
+            np.testing.assert_allclose(np.array(row, dtype=float), np.array(theirs.held_out[name], dtype=float), **SAME)
 
 
 def test_state_stays_at_the_silo_and_the_path_of_its_data_too(running: Running) -> None:
