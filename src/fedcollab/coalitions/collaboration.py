@@ -18,8 +18,8 @@ from fedcollab.coalitions.constraints import Constraints
 from fedcollab.coalitions.explain import Explanation, explain, name_position
 from fedcollab.coalitions.inputs import Floats, Labels
 from fedcollab.display import display
-from fedcollab.errors import InputError
 from fedcollab.files import inside, read_json, write_json
+from fedcollab.parsing import complete, names_in
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +124,7 @@ class Collaboration:
         """Read an answer that `save` wrote, or that of a run directory."""
         path = inside(path, "collaboration.json")
         content = read_json(path, "collaboration")
-        try:
+        with complete(path, "collaboration"):
             limits = content["constraints"]
             count = len(content["assignment"])
             unobserved = None
@@ -142,7 +142,7 @@ class Collaboration:
             return cls(
                 assignment=assignment,
                 quantities=quantities,
-                names=None if content["names"] is None else tuple(content["names"]),
+                names=None if content["names"] is None else names_in(content),
                 C=float(content["C"]),
                 objective=float(content["objective"]),
                 lower_bound=float(content["lower_bound"]),
@@ -159,5 +159,3 @@ class Collaboration:
                     unobserved,
                 ),
             )
-        except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise InputError(f"`{path}` is not a complete collaboration file ({error})") from None

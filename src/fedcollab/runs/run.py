@@ -207,7 +207,19 @@ class Run:
     # What the stages left.
 
     def schema(self) -> Schema:
-        """Return the schema that the clients agreed on."""
+        """Return the schema that the clients agreed on.
+
+        Raises
+        ------
+        InputError
+            If schema.json is not the one that the distances were estimated with.
+        """
+        known = self._made_of("distances.json", "schema.json") if self.has("distances.json") else None
+        if known is not None and self.has("schema.json") and known != self.digest("schema.json"):
+            raise InputError(
+                f"`{self.file('schema.json')}` is damaged, or was changed after distances.json was made with it; "
+                "restore it, or start over with --fresh"
+            )
         return Schema.load(self.file("schema.json"))
 
     def distances(self) -> Distances:
