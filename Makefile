@@ -14,7 +14,7 @@ TESTS := -n 2 -q --doctest-modules src tests
 FAST := not slow and not federation
 
 .PHONY: demo test test-without-data test-with-data coverage test-slow test-federation test-faults federation-demo lint bench \
-        docs clean browser data
+        docs clean browser data fuzz
 
 demo: .venv/installed
 	$(BIN)/fedcollab demo --out runs/demo
@@ -53,6 +53,10 @@ lint: .venv/installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# 100,000 damaged files a reader (some 20 minutes); the tests feed 1,000.
+fuzz: .venv/installed-dev
+	$(BIN)/python tools/fuzz.py
 
 bench: .venv/installed-dev data
 	$(BIN)/python benchmarks/run.py

@@ -34,7 +34,7 @@ FORMAT = 1
 #: how temporary files end: nobody else's do
 UNFINISHED = ".fedcollab~"
 #: where the checksum stands in an artefact; it is made of the text with zeros in its place
-CHECKSUM = "checksum"
+CHECKSUM = "content_sha256"
 _ZEROS = "0" * 64
 _STAMP = re.compile(rf'"{CHECKSUM}": "([0-9a-f]{{64}})"')
 

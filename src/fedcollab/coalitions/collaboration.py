@@ -137,7 +137,13 @@ class Collaboration:
             quantities = np.array(content["quantities"], dtype=np.float64)
             if pull.shape != (count, int(assignment.max()) + 1) or push.shape != pull.shape:
                 raise ValueError("sums do not match the coalitions")
-            if quantities.shape != (count,) or len(content["names"] or quantities) != count:
+            if sorted(set(assignment.tolist())) != list(range(int(assignment.max()) + 1)):
+                raise ValueError("`assignment` must number the coalitions from 0")
+            if not (np.isfinite(quantities).all() and (quantities > 0).all()):
+                raise ValueError("`quantities` must be positive")
+            if not (0 < float(content["objective"]) < np.inf and 0 < float(content["C"]) < np.inf):
+                raise ValueError("`objective` and `C` must be positive")
+            if quantities.shape != (count,) or (content["names"] is not None and len(content["names"]) != count):
                 raise ValueError("quantities or names do not match the clients")
             return cls(
                 assignment=assignment,

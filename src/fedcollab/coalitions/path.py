@@ -174,6 +174,8 @@ class CPath(Sequence[Segment]):
                 for part in content["segments"]
             )
             low, high = content["limits"]
+            if not segments or not all(np.isfinite(part.C) for part in segments):
+                raise ValueError("it has no segments, or one without C")
             return cls(segments, (float(low), float(high)))
 
     def width(self, segment: Segment) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -410,9 +411,10 @@ def _read_csv(path: Path) -> pd.DataFrame:
 
     quoted = _check_fields(path)
     try:
-        header = pd.read_csv(path, header=None, nrows=1, dtype=str, skipinitialspace=True).iloc[0].tolist()
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            header = next((row for row in csv.reader(file, skipinitialspace=True) if row), [])
         _check_columns(path, len(header))
-        repeated = sorted(str(name) for name, count in Counter(header).items() if count > 1)
+        repeated = sorted(name or "(no name)" for name, count in Counter(header).items() if count > 1)
         if repeated:
             raise InputError(f"`{path}` has repeated columns: {', '.join(repeated)}")
         frame = pd.read_csv(path, na_values=MISSING, skipinitialspace=True, low_memory=False)
@@ -423,7 +425,7 @@ def _read_csv(path: Path) -> pd.DataFrame:
     except Exception as error:
         raise InputError(f"`{path}` cannot be read as CSV: {_reason(error)}") from None
     for column in frame.columns if quoted and path.stat().st_size > MOST_FIELD else ():
-        if frame[column].dtype == object and max(len(value) for value in map(str, frame[column])) > MOST_FIELD:
+        if frame[column].dtype.kind not in "biuf" and max(map(len, map(str, frame[column])), default=0) > MOST_FIELD:
             raise InputError(f"`{path}`: column `{str(column)[:40]}` has a field of more than {MOST_FIELD} bytes")
     return frame
 
@@ -431,7 +433,7 @@ def _read_csv(path: Path) -> pd.DataFrame:
 def _check_fields(path: Path) -> bool:
     """Refuse a CSV file with a longer stretch between two commas or line ends than a field may have.
 
-    Return whether the file has quotes: a field in quotes may hold commas and line ends, and is measured when it is read.
+    Return whether it has quotes: a field in quotes may hold commas and line ends, and is measured when it is read.
     """
     open_for, quoted = 0, False
     with path.open("rb") as file:
@@ -459,13 +461,16 @@ def _read_parquet(path: Path) -> pd.DataFrame:
     import pandas as pd
 
     try:
-        from pyarrow import parquet
+        from pyarrow import parquet, types
 
         about = parquet.read_metadata(path)
         _check_columns(path, about.num_columns)
         unpacked = sum(about.row_group(at).total_byte_size for at in range(about.num_row_groups))
         if max(unpacked, about.num_rows * max(1, about.num_columns)) > MOST_DATA:
             raise InputError(f"`{path}` would unpack to more than {MOST_DATA / 2**30:g} GiB, the most for a table")
+        for field in parquet.read_schema(path):
+            if types.is_nested(field.type) or types.is_binary(field.type) or types.is_large_binary(field.type):
+                raise InputError(f"`{path}`: column `{field.name}` is of type {field.type}; expected numbers or text")
         return pd.read_parquet(path)
     except InputError:
         raise

@@ -285,7 +285,7 @@ def _rounded(values: Floats | None, digits: int = 6) -> Any:
 def _numbers(path: str | Path, key: str, value: Any) -> Floats:
     try:
         return np.array(value, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InputError(f"`{path}`: `{key}` must be numbers, in rows of equal length") from None
 
 

@@ -63,7 +63,10 @@ def make_struct(kind: type[T], content: Mapping[str, Any], path: Path) -> T:
     def make_path(_: type, value: object) -> Path:
         if not isinstance(value, str) or not value.strip():
             raise ValueError(f"expected the name of a file, got {value!r}")
-        return path.parent / Path(value).expanduser()
+        try:
+            return path.parent / Path(value).expanduser()
+        except RuntimeError as error:  # `~somebody` who is not known here
+            raise ValueError(f"{value!r}: {error}") from None
 
     known = [field.name for field in msgspec.structs.fields(kind)]
     strange = next((key for key in content if key not in known), None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -289,7 +290,7 @@ class TrainingResult:
             lines = path.with_suffix(".jsonl")
             if lines.exists():
                 _check(lines, read_bytes(lines, "a history", MOST_DATA), sums)
-            return cls(
+            found = cls(
                 names=names_in(content),
                 coalitions=[list(members) for members in content["coalitions"]],
                 measures=_numbers(content["measures"]),
@@ -310,6 +311,8 @@ class TrainingResult:
                 distances=None if content["distances"] is None else np.array(content["distances"], dtype=np.float64),
                 training=str(content.get("training", "")),
             )
+            _check_fits(found)
+            return found
 
     def plot(self) -> Any:
         """Return each client's accuracy, in the order of the coalitions, as an Altair chart."""
@@ -347,7 +350,9 @@ def _models(
     try:
         tensors = load_arrays(content)
         _check(path, content, sums)
-        wide = sum(int(np.prod(shape)) for _, shape in layout)
+        if any(tensors[f"{which}/0/{name}"].shape != shape for which in counts for name, shape in layout):
+            raise KeyError("its arrays have other shapes than the result says")
+        wide = sum(math.prod(shape) for _, shape in layout)
         if min(map(int, counts.values())) < 0 or 4 * wide * sum(map(int, counts.values())) > len(content):
             raise KeyError("it has fewer models than the result")
         return {
@@ -361,6 +366,22 @@ def _models(
         }
     except (SafetensorError, KeyError) as error:
         raise InputError(f"`{path}` cannot be read as the models of this result: {error}") from None
+
+
+def _check_fits(found: TrainingResult) -> None:
+    """Check that what a file says of clients and coalitions fits together; `complete` makes one line of the error."""
+    count = len(found.names)
+    if not count or sorted(name for members in found.coalitions for name in members) != sorted(found.names):
+        raise ValueError("its coalitions do not hold each client once")
+    for kind, columns in (("measures", found.measures), ("personal", found.personal)):
+        for key, values in columns.items():
+            if values.dtype.kind not in "biuf" or values.shape != (count,):
+                raise ValueError(f"`{kind}` `{key}` is not one number a client")
+    if "accuracy" not in found.measures or "loss" not in found.measures:
+        raise ValueError("`measures` lacks accuracy or loss")
+    for key, rows in found.models.items():
+        if len(rows) != (count if key == "personal" else len(found.coalitions)):
+            raise ValueError(f"`models` has {len(rows)} of {key!r}")
 
 
 def _check(path: Path, content: bytes, sums: Mapping[str, str]) -> None:
