@@ -16,7 +16,7 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +144,59 @@ def lock(descriptor: int) -> None:
     if fcntl:
         with contextlib.suppress(OSError):
             fcntl.flock(descriptor, fcntl.LOCK_EX)
+
+
+#: the folders that this process works in: their open descriptors, and how often they were claimed
+_CLAIMED: dict[tuple[int, int], tuple[int, int]] = {}
+
+
+@contextlib.contextmanager
+def claim(folder: str | Path) -> Iterator[None]:
+    """Keep other processes from changing a folder meanwhile; a process that is killed loses its claim with its life.
+
+    Does nothing for a folder that does not exist, and where the system has no such locks. A process may claim a folder
+    that it has claimed already.
+
+    Parameters
+    ----------
+    folder : str or Path
+        The folder, such as a run directory.
+
+    Raises
+    ------
+    InputError
+        If another process has claimed it.
+    """
+    if not fcntl or not Path(folder).is_dir():
+        yield
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    found = os.fstat(descriptor)
+    place = found.st_dev, found.st_ino
+    if place in _CLAIMED:
+        os.close(descriptor)
+    else:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            raise InputError(
+                f"`{folder}` is in use: another process is working in it; nothing was changed. Wait until it has "
+                "ended, or give another folder"
+            ) from None
+        except OSError:  # a file system without locks
+            pass
+        _CLAIMED[place] = descriptor, 0
+    descriptor, times = _CLAIMED[place]
+    _CLAIMED[place] = descriptor, times + 1
+    try:
+        yield
+    finally:
+        descriptor, times = _CLAIMED.pop(place)
+        if times > 1:
+            _CLAIMED[place] = descriptor, times - 1
+        else:
+            os.close(descriptor)
 
 
 def check_target(path: str | Path) -> Path:
