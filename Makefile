@@ -11,7 +11,7 @@ export FEDCOLLAB_DATA ?= $(SHARED)
 endif
 
 TESTS := -n 2 -q --doctest-modules src tests
-FAST := not slow and not federation
+FAST := not slow and not federation and not faults
 
 .PHONY: demo test test-without-data test-with-data coverage test-slow test-federation test-faults federation-demo lint bench \
         docs clean browser data fuzz
@@ -46,7 +46,7 @@ test-federation: .venv/installed-dev
 	$(BIN)/pytest -q tests/federation -m "federation and not faults"
 
 test-faults: .venv/installed-dev
-	$(BIN)/pytest -q tests/federation -m faults
+	$(BIN)/pytest -q tests/federation tests/runs -m faults
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check .

@@ -25,6 +25,7 @@ import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -119,14 +120,14 @@ def restructure(content: bytes, rng: np.random.Generator) -> bytes:
             continue
         way = rng.random()
         if way < 0.6:
-            place[key] = ODD[int(rng.integers(0, len(ODD)))]
+            place[key] = deepcopy(ODD[int(rng.integers(0, len(ODD)))])
         elif way < 0.75:
             del place[key]
         elif way < 0.85 and isinstance(place, list):
-            place.extend(place[key : key + 1] * 3)
+            place.extend(deepcopy(place[key]) for _ in range(3))
         else:
             other, name = _place(value, rng)
-            place[key] = json.loads(json.dumps(other[name])) if other is not None else None
+            place[key] = deepcopy(other[name]) if other is not None else None
     return json.dumps(value).encode("utf-8", "surrogatepass")
 
 

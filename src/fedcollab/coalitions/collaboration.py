@@ -158,10 +158,10 @@ class Collaboration:
                 pull=pull,
                 push=push,
                 constraints=Constraints(
-                    tuple(tuple(group) for group in limits["must_link"]),
-                    tuple((i, j) for i, j in limits["cannot_link"]),
+                    tuple(tuple(int(i) for i in group) for group in limits["must_link"]),
+                    tuple((int(i), int(j)) for i, j in limits["cannot_link"]),
                     int(limits["min_size"]),
-                    limits["max_size"],
+                    None if limits["max_size"] is None else int(limits["max_size"]),
                     unobserved,
                 ),
             )
