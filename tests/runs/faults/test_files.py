@@ -16,6 +16,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from fedcollab import files
+from fedcollab.coalitions import CPath
 from fedcollab.data import ClientData
 from fedcollab.distances import Distances
 from fedcollab.errors import FedcollabWarning, InputError
@@ -52,7 +53,7 @@ def run(folder: Path, tmp_path: Path) -> Path:
 
 def _open_all(path: Path) -> None:
     run = Run.open(path)
-    run.config(), run.schema(), run.distances(), run.collaboration(), run.c_path(), run.results()
+    run.config(), run.schema(), run.distances(), run.collaboration(), run.results(), CPath.load(path)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +62,7 @@ def _open_all(path: Path) -> None:
      "training/local/training.safetensors", "training/local/training.jsonl", "training/coalitions/training.json"],
 )  # fmt: skip
 def test_no_changed_byte_goes_unnoticed(run: Path, name: str) -> None:
-    """One digit of a file becomes another at 25 places: each time the file is named, and nothing is answered from it."""
+    """One digit of a file becomes another, at 25 places: each time it is named, and nothing is answered from it."""
     _open_all(run)
     path, rng = run / name, np.random.default_rng(1)
     whole = path.read_bytes()
@@ -77,12 +78,8 @@ def test_zeroed_weights_are_refused_by_every_command(run: Path) -> None:
     path = run / "training" / "coalitions" / "training.safetensors"
     save_file({name: np.zeros_like(value) for name, value in load_file(path).items()}, path)
     before = {file: file.read_bytes() for file in run.rglob("*") if file.is_file()}
-    for arguments in (
-        ["report", str(run)],
-        ["leave", str(run), "--client", "a"],
-        ["check", str(run), "--clients", "."],
-    ):
-        done = _command(*arguments)
+    for arguments in (["report"], ["leave", "--client", "a"], ["check", "--clients", "."]):
+        done = _command(arguments[0], str(run), *arguments[1:])
         assert done.returncode == 2
         assert done.stderr.count("\n") == 1
         assert "training.safetensors` is damaged, or is not of this training" in done.stderr
@@ -190,20 +187,19 @@ def test_a_folder_that_may_not_be_written_to(tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o555)
     program = (
-        "import sys; from fedcollab import files\n"
+        "import os, sys; from fedcollab import files\n"
         "from fedcollab.errors import InputError\n"
+        "if os.geteuid() == 0: os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
         "try: files.write_bytes(sys.argv[1], b'x')\n"
         "except InputError as error: print(error); sys.exit(2)\n"
     )
-    as_user = {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
-    for parent in (tmp_path, *tmp_path.parents[:3]) if as_user else ():
-        parent.chmod(parent.stat().st_mode | 0o055)
+    for parent in (tmp_path, *tmp_path.parents[:2]) if os.geteuid() == 0 else ():
+        parent.chmod(0o755)
     done = subprocess.run(
         [sys.executable, "-c", program, str(closed / "run" / "a.json")],
         capture_output=True,
         text=True,
         check=False,
-        **as_user,  # type: ignore[call-overload]
     )
     assert done.returncode == 2, done.stderr
     assert "is not a folder that you may write to" in done.stdout
