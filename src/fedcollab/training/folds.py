@@ -43,6 +43,7 @@ from fedcollab.training.descend import Local, Setting, descend, gradient, person
 from fedcollab.training.hooks import Algorithm, State
 from fedcollab.training.kept import averaged_keys, first_state, with_own, withhold
 from fedcollab.training.models import Network
+from fedcollab.training.plausible import impossible_folds
 from fedcollab.wire.action import Refused, Release, action
 from fedcollab.wire.fields import FurtherArrays, Positive, Sides, Whole
 from fedcollab.wire.limits import Limits
@@ -214,6 +215,7 @@ def train_folds_stacked(messages: Mapping[str, Any], silos: Mapping[str, Silo]) 
     purpose="trained models on a part of the samples and measured them on the rest: weights and one mean loss",
     release=Release.EXACT,
     limit=_limit_folds,
+    consistent=impossible_folds,
     stacked=train_folds_stacked,
 )
 def train_folds(message: Annotated[FoldsMessage, FurtherArrays], silo: Silo) -> Annotated[FoldsReply, FurtherArrays]:

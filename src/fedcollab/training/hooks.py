@@ -46,6 +46,8 @@ class Algorithm:
         Whether all that it knows of a local step is that weights change; if it is False only SGD takes its steps.
     averaged : tuple of str
         Keys of a client's state that are personal models, of which a mean over rounds is used (see `averaging`).
+    replies : mapping of str to str
+        What a reply must hold beside the weights: "weights" for as many numbers, "count" for one of at least 1.
 
     Examples
     --------
@@ -63,6 +65,7 @@ class Algorithm:
     keep: ClassVar[tuple[str, ...]] = ()
     averaged: ClassVar[tuple[str, ...]] = ()
     plain_steps: ClassVar[bool] = True
+    replies: ClassVar[Mapping[str, str]] = {}
 
     # server side
 
