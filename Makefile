@@ -11,10 +11,10 @@ export FEDCOLLAB_DATA ?= $(SHARED)
 endif
 
 TESTS := -n 2 -q --doctest-modules src tests
-FAST := not slow and not federation
+FAST := not slow and not federation and not faults
 
 .PHONY: demo test test-without-data test-with-data coverage test-slow test-federation test-faults federation-demo lint bench \
-        docs clean browser data
+        docs clean browser data fuzz
 
 demo: .venv/installed
 	$(BIN)/fedcollab demo --out runs/demo
@@ -46,13 +46,17 @@ test-federation: .venv/installed-dev
 	$(BIN)/pytest -q tests/federation -m "federation and not faults"
 
 test-faults: .venv/installed-dev
-	$(BIN)/pytest -q tests/federation -m faults
+	$(BIN)/pytest -q tests/federation tests/runs -m faults
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# 100,000 damaged files a reader (some 20 minutes); the tests feed 1,000.
+fuzz: .venv/installed-dev
+	$(BIN)/python tools/fuzz.py
 
 bench: .venv/installed-dev data
 	$(BIN)/python benchmarks/run.py

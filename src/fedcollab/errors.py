@@ -7,10 +7,22 @@ from difflib import get_close_matches
 from typing import TypeVar
 
 T = TypeVar("T")
+#: the longest error line
+LONGEST = 2000
 
 
 class InputError(ValueError):
-    """Input that cannot be used. The command line prints it as one line and exits with code 2."""
+    """Input that cannot be used. The command line prints it as one line and exits with code 2.
+
+    Parameters
+    ----------
+    message : str
+        What is wrong. It becomes one line of at most `LONGEST` characters, whatever names in it hold.
+    """
+
+    def __init__(self, message: str = "") -> None:
+        line = " ".join(str(message).splitlines())
+        super().__init__(line if len(line) <= LONGEST else f"{line[: LONGEST - 4]} ...")
 
 
 class Paused(RuntimeError):

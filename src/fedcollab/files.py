@@ -1,7 +1,9 @@
 """Results as files: JSON that a person can read, written whole or not at all; and the folders of the user.
 
 Every artefact is an object with `"fedcollab": KIND` and `"format": 1` first, so that a file handed to the wrong
-command is recognised. Arrays become nested lists; matrices keep one row a line.
+command is recognised, and a checksum of all the rest, so that one that was damaged or changed is refused. A file
+without a checksum (by an earlier version, or by hand) is read all the same. Arrays become nested lists; matrices keep
+one row a line.
 """
 
 from __future__ import annotations
@@ -12,14 +14,16 @@ import glob
 import hashlib
 import json
 import os
+import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fedcollab.errors import InputError
+from fedcollab.parsing import MOST_JSON, parse_json, read_json_file, read_text
 
 try:
     import fcntl
@@ -29,10 +33,17 @@ except ImportError:  # no such locks on Windows: what a killed writer left stays
 FORMAT = 1
 #: how temporary files end: nobody else's do
 UNFINISHED = ".fedcollab~"
+#: where the checksum stands in an artefact; it is made of the text with zeros in its place
+CHECKSUM = "content_sha256"
+_ZEROS = "0" * 64
+_STAMP = re.compile(rf'"{CHECKSUM}": "([0-9a-f]{{64}})"')
 
 
 def write_bytes(path: str | Path, content: bytes) -> None:
     """Write a file atomically: a reader sees the old content or the new one, never half of it.
+
+    The content is on the disk before the file gets its name, and the name before this returns: a power cut does no harm
+    either.
 
     Parameters
     ----------
@@ -57,6 +68,7 @@ def write_bytes(path: str | Path, content: bytes) -> None:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
             file.flush()
+            os.fsync(file.fileno())
             umask = os.umask(0)
             os.umask(umask)
             os.chmod(temporary, 0o666 & ~umask)
@@ -64,9 +76,29 @@ def write_bytes(path: str | Path, content: bytes) -> None:
                 os.replace(temporary, path)
         if not fcntl:
             os.replace(temporary, path)
+        sync_folder(path.parent)
+    except OSError as error:
+        Path(temporary).unlink(missing_ok=True)
+        raise InputError(f"`{path}` cannot be written: {error.strerror}; what it held before is kept") from None
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def sync_folder(folder: str | Path) -> None:
+    """Have the names in a folder written to the disk, where the system can do that.
+
+    Parameters
+    ----------
+    folder : str or Path
+        The folder.
+    """
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def sweep(path: str | Path) -> None:
@@ -114,6 +146,59 @@ def lock(descriptor: int) -> None:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
 
 
+#: the folders that this process works in: their open descriptors, and how often they were claimed
+_CLAIMED: dict[tuple[int, int], tuple[int, int]] = {}
+
+
+@contextlib.contextmanager
+def claim(folder: str | Path) -> Iterator[None]:
+    """Keep other processes from changing a folder meanwhile; a process that is killed loses its claim with its life.
+
+    Does nothing for a folder that does not exist, and where the system has no such locks. A process may claim a folder
+    that it has claimed already.
+
+    Parameters
+    ----------
+    folder : str or Path
+        The folder, such as a run directory.
+
+    Raises
+    ------
+    InputError
+        If another process has claimed it.
+    """
+    if not fcntl or not Path(folder).is_dir():
+        yield
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    found = os.fstat(descriptor)
+    place = found.st_dev, found.st_ino
+    if place in _CLAIMED:
+        os.close(descriptor)
+    else:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            raise InputError(
+                f"`{folder}` is in use: another process is working in it; nothing was changed. Wait until it has "
+                "ended, or give another folder"
+            ) from None
+        except OSError:  # a file system without locks
+            pass
+        _CLAIMED[place] = descriptor, 0
+    descriptor, times = _CLAIMED[place]
+    _CLAIMED[place] = descriptor, times + 1
+    try:
+        yield
+    finally:
+        descriptor, times = _CLAIMED.pop(place)
+        if times > 1:
+            _CLAIMED[place] = descriptor, times - 1
+        else:
+            os.close(descriptor)
+
+
 def check_target(path: str | Path) -> Path:
     """Check that a file can be written, as far as that can be seen without writing it: worth doing before long work.
 
@@ -156,7 +241,8 @@ def write_json(path: str | Path, kind: str, content: Mapping[str, Any], made: Ma
         The settings and inputs that the artefact was made with, if a run keeps it (see `runs.run`).
     """
     stamp = {} if made is None else {"made": made}
-    write_bytes(path, (dumps({"fedcollab": kind, "format": FORMAT, **stamp, **content}) + "\n").encode())
+    text = dumps({"fedcollab": kind, "format": FORMAT, CHECKSUM: _ZEROS, **stamp, **content}) + "\n"
+    write_bytes(path, text.replace(_ZEROS, hashlib.sha256(text.encode()).hexdigest(), 1).encode())
 
 
 def digest(path: str | Path) -> str:
@@ -166,10 +252,7 @@ def digest(path: str | Path) -> str:
 
 def read_made(path: str | Path) -> dict[str, Any] | None:
     """Return the settings and inputs that an artefact was made with; None if the file does not hold them."""
-    try:
-        content = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"`{path}` is not JSON: {error}") from None
+    content = read_json_file(path, "a fedcollab file")
     made = content.get("made") if isinstance(content, dict) else None
     return made if isinstance(made, dict) and {"settings", "inputs"} <= made.keys() else None
 
@@ -213,29 +296,35 @@ def read_json(path: str | Path, kind: str) -> dict[str, Any]:
     Returns
     -------
     dict
-        The whole content of the file.
+        The content of the file, without the checksum.
 
     Raises
     ------
     InputError
-        If the file does not exist, is not JSON, or is of another kind or format.
+        If the file does not exist, is not JSON, is of another kind or format, or does not fit its checksum.
     """
-    path = Path(path)
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"`{path}` does not exist; expected a {kind} file") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"`{path}` cannot be read: {error}") from None
-    except json.JSONDecodeError as error:
-        raise InputError(f"`{path}` is not JSON (line {error.lineno}: {error.msg}); expected a {kind} file") from None
+    text = read_text(path, f"a {kind} file", MOST_JSON)
+    content = parse_json(text, str(path), f"a {kind} file")
     if not isinstance(content, dict) or "fedcollab" not in content:
         raise InputError(f"`{path}` is not a fedcollab file; expected a {kind} file")
     if content["fedcollab"] != kind:
         raise InputError(f"`{path}` is a {content['fedcollab']} file; expected a {kind} file")
     if content.get("format") != FORMAT:
         raise InputError(f"`{path}` has format {content.get('format')!r}; this version reads format {FORMAT}")
+    if content.pop(CHECKSUM, None) is not None:
+        _check_stamp(text, path)
     return content
+
+
+def _check_stamp(text: str, path: str | Path) -> None:
+    """Refuse an artefact whose checksum does not fit its text."""
+    found = _STAMP.search(text)
+    rest = text if found is None else text[: found.start(1)] + _ZEROS + text[found.end(1) :]
+    if found is None or hashlib.sha256(rest.encode("utf-8", "surrogatepass")).hexdigest() != found[1]:
+        raise InputError(
+            f"`{path}` is damaged, or was changed after it was written: its checksum does not fit. Restore it, or make "
+            f"it again (if you changed it on purpose, remove its line `{CHECKSUM}`)"
+        )
 
 
 def dumps(value: Any) -> str:

@@ -229,7 +229,7 @@ def test_a_result_can_be_saved_and_opened(heart: Tables, tmp_path: Path) -> None
     with pytest.raises(InputError, match="must be one of: cleveland"):
         result.differences("va", "rome")
     (tmp_path / "other.json").write_text('{"fedcollab": "inspection", "format": 1}')
-    with pytest.raises(InputError, match="not a whole inspection"):
+    with pytest.raises(InputError, match="not a complete inspection file"):
         Inspection.load(tmp_path / "other.json")
 
 

@@ -91,11 +91,29 @@ def _limit(message: SumsMessage, silo: Silo, limits: Limits) -> None:
     require_size(message["folds"] * columns * (columns + len(silo.schema.classes)), limits)
 
 
+def _impossible(message: SumsMessage, reply: SumsReply) -> str | None:
+    """Return what is wrong with sums that no rows can have, or None."""
+    if "unfit" in reply:
+        return None
+    products, labelled, rows = reply["products"], reply["labelled"], reply["rows"]
+    if not 2 <= len(rows) <= message["folds"] or (rows < 1).any():
+        return f"`rows` must be 2 to {message['folds']} folds of at least 1 row"
+    if not np.allclose(products, products.transpose(0, 2, 1)) or not np.allclose(products[:, -1, -1], rows):
+        return "`products` are not symmetric, or do not count the rows"
+    least = np.linalg.eigvalsh(products).min(axis=1)
+    if (least < -1e-6 * np.abs(products).max(axis=(1, 2))).any():
+        return "`products` are no sums of squares"
+    if (labelled[:, -1] < -1e-9).any() or not np.allclose(labelled[:, -1].sum(axis=1), rows):
+        return "`labelled` do not count the rows' labels"
+    return None
+
+
 @action(
     "ridge-sums",
     purpose="summed products of features and of features with labels, over parts of its training samples",
     release=Release.EXACT,
     limit=_limit,
+    consistent=_impossible,
 )
 def ridge_sums(message: SumsMessage, silo: Silo) -> SumsReply:
     """Sum products of features and labels over each fold of a client's training rows."""

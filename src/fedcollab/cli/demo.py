@@ -33,6 +33,7 @@ def demo(out: Path, seed: int, as_json: bool, quiet: bool) -> None:
         "test_share": 0.2,
     }
     run = runs.Run.start(out, {"source": "digits", "C": "auto", **settings}, fresh=True)
+    options.hold(run)
     if not as_json:
         report.show_demo_start(made)
     keep_check(begin_with_check(list(made.clients), {}, settings, quiet=as_json), out)

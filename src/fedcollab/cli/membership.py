@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fedcollab import federation as federation_of
-from fedcollab import report
+from fedcollab import report, runs
 from fedcollab.cli import options, sources
 from fedcollab.cli.names import ClientName
 from fedcollab.data.read import read_client, read_clients, test_beside
@@ -73,6 +73,7 @@ def join(
     Only the newcomer's distances are estimated. It is encoded by the schema of the run, which it does not change. The
     existing clients' files are needed for its distances and for training; the run knows where they were last.
     """
+    options.hold(runs.Run(run_dir))
     run, state = membership.open_state(run_dir)
     newcomer = _newcomer(run, state, client, source)
     federation = _open(run, [*_present(run, state.names, source), newcomer])
@@ -88,8 +89,8 @@ def join(
             threshold=threshold,
             progress=progress,
         )
+    sources.remember(run, source["clients"], {newcomer.name: client})  # first: a file too many does no harm if killed
     kept = membership.keep_joining(run, state, found, federation)
-    sources.remember(run, source["clients"], {newcomer.name: client})
     _finish(run, found, kept, as_json, regroup=found.resolve_advised)
 
 
@@ -114,6 +115,7 @@ def leave(
 
     No data are needed, and no model is trained; with --retrain (and --clients) its coalition is trained without it.
     """
+    options.hold(runs.Run(run_dir))
     run, state = membership.open_state(run_dir)
     if client not in state.names:
         raise InputError(unknown("--client", client, state.names))
@@ -170,6 +172,7 @@ def check(
 
     Only the distances of clients whose data changed are estimated again. Nothing is written without --apply.
     """
+    options.hold(runs.Run(run_dir))
     run, state = membership.open_state(run_dir)
     federation = _open(run, _present(run, state.names, source))
     changed = list(named) or _changed(run, federation)

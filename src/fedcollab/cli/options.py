@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from fedcollab.coalitions import Collaboration
     from fedcollab.data import ClientData, OwnData
     from fedcollab.distances import Distances
+    from fedcollab.runs import Run
     from fedcollab.wire import Runtime
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -486,6 +487,11 @@ def take_measuring(settings: dict[str, Any]) -> dict[str, Any]:
 def print_json(content: Any) -> None:
     """Print a value as JSON on standard output."""
     click.echo(artefact.dumps(content))
+
+
+def hold(run: Run) -> None:
+    """Keep other processes from changing a run until this command ends; see `Run.working`."""
+    click.get_current_context().with_resource(run.working())
 
 
 def read_json(path: Path) -> Any:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcollab import files
+from fedcollab.parsing import complete
 from fedcollab.runs import Run
 
 FILE = "sources.json"
@@ -73,7 +74,8 @@ def locate(run: Run, folder: Path | None) -> tuple[Path | None, dict[str, Path]]
 def _known(run: Run) -> dict[str, Any]:
     """Return what was written down."""
     content = files.read_json(run.file(FILE), "sources") if run.has(FILE) else {}
-    return {"folder": content.get("folder"), "clients": dict(content.get("clients", {}))}
+    with complete(run.file(FILE), "sources"):
+        return {"folder": content.get("folder"), "clients": dict(content.get("clients", {}))}
 
 
 def _from(run: Run, path: Path) -> str:

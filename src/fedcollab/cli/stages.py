@@ -85,13 +85,19 @@ def run(
     asked = {"source": str(origin.name), "label": label, "drop": list(drop), "C": value, **settings}
     asked |= brought.get("reading", {})
     target = out
+
+    def start() -> Run:
+        run = runs.Run.start(target, asked, fresh=fresh)
+        options.hold(run)
+        return run
+
     check_settings(settings)
     checked = begin_with_check(found, brought, settings, quiet=as_json)
     fitted, judgement = all_stages(
         found,
         value,
         settings,
-        lambda: runs.Run.start(target, asked, fresh=fresh),
+        start,
         quiet=quiet or as_json,
         learning_curve=learning_curve,
     )
@@ -218,6 +224,7 @@ def train(
     how = options.take_reading(settings)
     if runs.Run(out).has("distances.json"):
         out = out / "training" / (coalitions if coalitions in ends else "coalitions")
+    options.hold(runs.Run(out))
     with options.open_source(scenario, clients, label, drop, on, names, journal=out, how=how) as (found, brought):
         settings = with_defaults(settings, brought)
         shape = {key: settings.pop(key) for key in ("scale", "test_share")}

@@ -18,8 +18,8 @@ from fedcollab.coalitions.constraints import Constraints
 from fedcollab.coalitions.explain import Explanation, explain, name_position
 from fedcollab.coalitions.inputs import Floats, Labels
 from fedcollab.display import display
-from fedcollab.errors import InputError
 from fedcollab.files import inside, read_json, write_json
+from fedcollab.parsing import complete, names_in
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +124,7 @@ class Collaboration:
         """Read an answer that `save` wrote, or that of a run directory."""
         path = inside(path, "collaboration.json")
         content = read_json(path, "collaboration")
-        try:
+        with complete(path, "collaboration"):
             limits = content["constraints"]
             count = len(content["assignment"])
             unobserved = None
@@ -137,12 +137,18 @@ class Collaboration:
             quantities = np.array(content["quantities"], dtype=np.float64)
             if pull.shape != (count, int(assignment.max()) + 1) or push.shape != pull.shape:
                 raise ValueError("sums do not match the coalitions")
-            if quantities.shape != (count,) or len(content["names"] or quantities) != count:
+            if sorted(set(assignment.tolist())) != list(range(int(assignment.max()) + 1)):
+                raise ValueError("`assignment` must number the coalitions from 0")
+            if not (np.isfinite(quantities).all() and (quantities > 0).all()):
+                raise ValueError("`quantities` must be positive")
+            if not (0 < float(content["objective"]) < np.inf and 0 < float(content["C"]) < np.inf):
+                raise ValueError("`objective` and `C` must be positive")
+            if quantities.shape != (count,) or (content["names"] is not None and len(content["names"]) != count):
                 raise ValueError("quantities or names do not match the clients")
             return cls(
                 assignment=assignment,
                 quantities=quantities,
-                names=None if content["names"] is None else tuple(content["names"]),
+                names=None if content["names"] is None else names_in(content),
                 C=float(content["C"]),
                 objective=float(content["objective"]),
                 lower_bound=float(content["lower_bound"]),
@@ -152,12 +158,10 @@ class Collaboration:
                 pull=pull,
                 push=push,
                 constraints=Constraints(
-                    tuple(tuple(group) for group in limits["must_link"]),
-                    tuple((i, j) for i, j in limits["cannot_link"]),
+                    tuple(tuple(int(i) for i in group) for group in limits["must_link"]),
+                    tuple((int(i), int(j)) for i, j in limits["cannot_link"]),
                     int(limits["min_size"]),
-                    limits["max_size"],
+                    None if limits["max_size"] is None else int(limits["max_size"]),
                     unobserved,
                 ),
             )
-        except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise InputError(f"`{path}` is not a complete collaboration file ({error})") from None

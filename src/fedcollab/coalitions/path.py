@@ -43,6 +43,7 @@ from fedcollab.coalitions.solver.feasible import refuse_impossible
 from fedcollab.coalitions.solver.instance import Instance, build_instance
 from fedcollab.errors import InputError, number
 from fedcollab.files import inside, read_json, write_json
+from fedcollab.parsing import complete
 
 #: clients that a path is drawn for
 MOST = 1000
@@ -157,7 +158,7 @@ class CPath(Sequence[Segment]):
         """Read a path that `save` wrote, or that of a run directory."""
         path = inside(path, "path.json")
         content = read_json(path, "path")
-        try:
+        with complete(path, "path"):
             segments = tuple(
                 Segment(
                     c_low=float(part["c_low"]),
@@ -173,9 +174,9 @@ class CPath(Sequence[Segment]):
                 for part in content["segments"]
             )
             low, high = content["limits"]
+            if not segments or not all(np.isfinite(part.C) for part in segments):
+                raise ValueError("it has no segments, or one without C")
             return cls(segments, (float(low), float(high)))
-        except (KeyError, TypeError, ValueError) as error:
-            raise InputError(f"`{path}` is not a complete path file ({error})") from None
 
     def width(self, segment: Segment) -> float:
         """Width of a segment in log C, within the limits."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from fedcollab.coalitions.inputs import Floats
 from fedcollab.errors import InputError, is_number
+from fedcollab.parsing import MOST_TEXT, read_text
 
 
 def read_matrix(path: str | Path) -> tuple[Floats, tuple[str, ...] | None]:
@@ -62,16 +63,14 @@ def read_quantities(path: str | Path, names: tuple[str, ...] | None) -> Floats:
 
 
 def _rows(path: str | Path) -> list[list[str]]:
-    try:
-        text = Path(path).read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
-        raise InputError(f"`{path}` does not exist; expected a CSV file") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"`{path}` cannot be read: {error}") from None
+    text = read_text(path, "a CSV file", MOST_TEXT).removeprefix("\ufeff")
     lines = [line for line in text.splitlines() if line.strip()]
     if not lines:
         raise InputError(f"`{path}` is empty; expected a CSV file")
     mark = next((mark for mark in ",;\t" if mark in lines[0]), None)
     if mark is None:
         return [line.split() for line in lines]
-    return [[cell.strip() for cell in row] for row in csv.reader(lines, delimiter=mark)]
+    try:
+        return [[cell.strip() for cell in row] for row in csv.reader(lines, delimiter=mark)]
+    except csv.Error as error:
+        raise InputError(f"`{path}` cannot be read as CSV: {error}") from None

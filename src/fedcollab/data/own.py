@@ -19,7 +19,6 @@ rounds = 50
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +26,7 @@ from typing import Any
 
 from fedcollab.data.read import Reading
 from fedcollab.errors import InputError, unknown
+from fedcollab.parsing import MOST_TEXT, parse_toml, read_text
 
 TABLE = "data"
 KEYS = ("clients", "label", "drop", "columns", "merge_labels", "id", "trust", "label_map")
@@ -74,8 +74,8 @@ def load_own(path: str | Path) -> OwnData | None:
     """
     path = Path(path)
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
+        content = parse_toml(path, "a TOML file")
+    except InputError:
         return None  # whoever reads it as a scenario says what is wrong with it
     table = content.pop(TABLE, None)
     if table is None:
@@ -226,8 +226,8 @@ def read_columns(value: str) -> str | tuple[str, ...]:
 
 def _lines(option: str, path: str | Path) -> Iterable[tuple[int, str]]:
     try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        text = read_text(path, "a text file", MOST_TEXT)
+    except InputError as error:
         other = "'common' or " if option == "columns" else ""
         raise InputError(f"`--{option}` (={str(path)!r}) must be {other}a text file: {error}") from None
     lines = [(place, line.strip()) for place, line in enumerate(text.splitlines(), 1) if line.strip()]

@@ -19,6 +19,7 @@ from fedcollab.data.split import with_test
 from fedcollab.encoders.encoding import Encoding
 from fedcollab.errors import InputError
 from fedcollab.files import inside, write_bytes
+from fedcollab.parsing import MISFITS, MOST_JSON, parse_json, read_text
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,7 +214,7 @@ class Schema:
     @classmethod
     def from_json(cls, text: str) -> Schema:
         """Return the schema that `to_json` wrote as text."""
-        content: dict[str, Any] = json.loads(text)
+        content: dict[str, Any] = parse_json(text, "schema", "a schema")
         if not isinstance(content, dict):
             raise InputError(f"it holds {text.strip()[:40]!r}; expected an object with `classes` and `shape`")
         columns, encoding = content.pop("columns"), content.pop("encoding", None)
@@ -255,8 +256,8 @@ class Schema:
         """
         path = inside(path, "schema.json")
         try:
-            return cls.from_json(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise InputError(f"`{path}` does not exist; a run directory of `fedcollab run` has one") from None
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            return cls.from_json(read_text(path, "a schema: a run directory of `fedcollab run` has one", MOST_JSON))
+        except MISFITS as error:
+            if str(error).startswith(f"`{path}`"):
+                raise
             raise InputError(f"`{path}` cannot be read as a schema: {error}") from None

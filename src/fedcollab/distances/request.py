@@ -209,6 +209,13 @@ class Request:
         """
         return sampling.resolve(asked, [reply["label_counts"] for reply in self.federation.described.values()])
 
+    def squared_length(self) -> float | None:
+        """Return how long all clients' samples are together where the schema scales every feature to 1, else None."""
+        schema = self.federation.schema
+        if schema.encoding is not None or (schema.columns is None and schema.settings["scale"] != "features"):
+            return None
+        return float(self.features * sum(self.quantity(name) for name in self.federation.names))
+
     def quantity(self, name: str) -> int:
         """Return the number of training samples of a client."""
         return int(self.federation.described[name]["quantity"])

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from fedcollab import files as artefact
 from fedcollab.display import display
 from fedcollab.errors import InputError
+from fedcollab.parsing import complete, names_in
 
 Floats = NDArray[np.float64]
 
@@ -258,18 +259,29 @@ class Distances:
         if not ("raw" in content or "matrix" in content) or "quantities" not in content:
             raise InputError(f"`{path}` must have `quantities` and `raw` or `matrix`")
         raw = _numbers(path, "raw", content.get("raw", content.get("matrix")))
-        return cls(
+        with complete(path, "distances"):
+            return cls._of(raw, content, path)
+
+    @classmethod
+    def _of(cls, raw: Floats, content: Mapping[str, Any], path: Path) -> Distances:
+        """Return the distances of a file's content; fields that contradict each other are refused."""
+        found = cls(
             raw=raw,
-            names=tuple(content.get("names") or (str(i) for i in range(len(raw)))),
+            names=names_in(content) if content.get("names") else tuple(str(i) for i in range(len(raw))),
             quantities=_numbers(path, "quantities", content["quantities"]).astype(np.int64),
             stderr=_numbers(path, "stderr", content["stderr"]) if content.get("stderr") else None,
             replicates=_numbers(path, "replicates", content["replicates"]) if content.get("replicates") else None,
             observed=np.array(content["observed"], dtype=bool) if content.get("observed") else None,  # type: ignore[arg-type]
             method=str(content.get("method", "given")),
-            settings=content.get("settings", {}),
-            cost=content.get("cost", {}),
-            privacy=content.get("privacy", {}),
+            settings=dict(content.get("settings", {})),
+            cost=dict(content.get("cost", {})),
+            privacy={name: dict(spent) for name, spent in dict(content.get("privacy", {})).items()},
         )
+        if "raw" in content and content.get("matrix") is not None:
+            matrix = _numbers(path, "matrix", content["matrix"])
+            if matrix.shape != raw.shape or not np.allclose(matrix, found.matrix, rtol=0, atol=2e-6):
+                raise InputError(f"`{path}`: `matrix` contradicts `raw` and `observed`; keep one of them")
+        return found
 
     def plot(self, collaboration: Any = None) -> Any:
         """Return the matrix as an Altair chart.
@@ -300,7 +312,7 @@ def _rounded(values: Floats | None, digits: int = 6) -> Any:
 def _numbers(path: str | Path, key: str, value: Any) -> Floats:
     try:
         return np.array(value, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InputError(f"`{path}`: `{key}` must be numbers, in rows of equal length") from None
 
 

@@ -49,7 +49,7 @@ class EncodeSpreadMessage(TypedDict):
 class EncodeSpreadReply(TypedDict):
     """The reply of `encode-spread`: the sum of squared deviations from the mean, one a feature."""
 
-    squares: Annotated[Floats, Sides("S")]
+    squares: Annotated[Floats, Sides("S", low=0)]
 
 
 @action("encode", purpose="said what the encoded data are: sums", release=Release.SUMMARY)

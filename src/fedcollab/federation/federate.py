@@ -99,7 +99,7 @@ def federate(
         )
     else:
         described = adopt(present, schema)
-    present.leave_out(hand_out(present.runtime, present.names, schema))
+    present.leave_out(hand_out(present.runtime, present.names, schema, described))
     return _encoded(present, described, schema, encoder, progress)
 
 
@@ -186,9 +186,9 @@ def encode_clients(
 def _encoded(present: Present, described: Any, schema: Schema, encoder: Any, progress: Progress) -> Federation:
     """Return the federation of the clients present, with the encoder if one is given."""
     if encoder is not None:
-        present.leave_out(hand_out(present.runtime, present.names, schema))
+        present.leave_out(hand_out(present.runtime, present.names, schema, described))
         schema = with_encoder(present, described, schema, encoder, progress)
-        present.leave_out(hand_out(present.runtime, present.names, schema))
+        present.leave_out(hand_out(present.runtime, present.names, schema, described))
     known: dict[str, Message] = {name: described[name] for name in present.names}
     return Federation(present.runtime, schema, known, present.left_out)
 

@@ -137,7 +137,7 @@ class Federation:
         mapping
             Who did not answer, and why.
         """
-        return hand_out(self.runtime, names, self.schema)
+        return hand_out(self.runtime, names, self.schema, self.described)
 
     def call_all(self, action: Action | str, message: Any, *, partial: bool = False) -> dict[str, dict[str, Any]]:
         """Call every client with the same message.

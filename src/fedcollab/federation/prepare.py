@@ -22,10 +22,11 @@ from fedcollab.data.client import feature_shape, is_table
 from fedcollab.data.schema import Column, Schema
 from fedcollab.data.split import with_test
 from fedcollab.errors import FedcollabWarning, InputError, number
+from fedcollab.federation.plausible import contradiction, impossible
 from fedcollab.federation.present import Moments, Present, deviation, total
 from fedcollab.silo.splits import limit_split
 from fedcollab.wire.action import Refused, Release, action
-from fedcollab.wire.fields import Counts, Labels, Positive, Sides, Whole
+from fedcollab.wire.fields import Counts, Labels, Positive, Quantity, Sides, Whole
 from fedcollab.wire.limits import Limits
 from fedcollab.wire.message import Message
 from fedcollab.wire.runtime import Runtime
@@ -52,8 +53,8 @@ class DescribeReply(TypedDict):
     The last three fields are those of a table, with one entry a column.
     """
 
-    quantity: Positive
-    test_quantity: Positive
+    quantity: Quantity
+    test_quantity: Quantity
     labels: Labels
     label_counts: Counts
     table: bool
@@ -76,7 +77,7 @@ class SpreadMessage(TypedDict):
 class SpreadReply(TypedDict):
     """The reply of `spread`: the sum of squared deviations from each mean."""
 
-    squares: Annotated[Floats, Sides("S")]
+    squares: Annotated[Floats, Sides("S", low=0)]
 
 
 class PrepareMessage(TypedDict):
@@ -88,8 +89,8 @@ class PrepareMessage(TypedDict):
 class PrepareReply(TypedDict):
     """The reply of `prepare`: how many samples there are for training and for testing."""
 
-    quantity: Positive
-    test_quantity: Positive
+    quantity: Quantity
+    test_quantity: Quantity
 
 
 def _adds_up(message: DescribeMessage, reply: DescribeReply) -> str | None:
@@ -113,7 +114,9 @@ def _adds_up(message: DescribeMessage, reply: DescribeReply) -> str | None:
         wanted = int(np.prod([int(side) for side in shape]))
     else:
         wanted = int(shape[0]) if scale == "channels" and len(shape) == 3 else 1
-    return None if len(reply["sum"]) == wanted else f"`sum` has {len(reply['sum'])} entries; expected {wanted}"
+    if len(reply["sum"]) != wanted:
+        return f"`sum` has {len(reply['sum'])} entries; expected {wanted}"
+    return impossible(reply)
 
 
 def _limit_message(message: DescribeMessage | SpreadMessage, silo: Silo, limits: Limits) -> None:
@@ -199,7 +202,9 @@ def prepare(message: PrepareMessage, silo: Silo) -> PrepareReply:
 _handed_out: WeakKeyDictionary[Runtime, dict[str, str]] = WeakKeyDictionary()
 
 
-def hand_out(runtime: Runtime, names: Iterable[str], schema: Schema) -> Mapping[str, str]:
+def hand_out(
+    runtime: Runtime, names: Iterable[str], schema: Schema, described: Mapping[str, Message] | None = None
+) -> Mapping[str, str]:
     """Have clients apply a schema, those of them that do not apply it already.
 
     Parameters
@@ -210,6 +215,8 @@ def hand_out(runtime: Runtime, names: Iterable[str], schema: Schema) -> Mapping[
         The clients.
     schema : Schema
         What they agreed on.
+    described : mapping, optional
+        How they described themselves: one that says something else now counts as absent.
 
     Returns
     -------
@@ -221,8 +228,13 @@ def hand_out(runtime: Runtime, names: Iterable[str], schema: Schema) -> Mapping[
     if not asked:
         return {}
     replies = runtime.call(prepare, {name: {"schema": text} for name in asked}, partial=True)
-    known |= dict.fromkeys(replies, text)
-    return dict(runtime.absent)
+    strange = {
+        name: f"it contradicts itself: {wrong}"
+        for name, reply in replies.items()
+        if described is not None and name in described and (wrong := contradiction(described[name], reply))
+    }
+    known |= {name: text for name in replies if name not in strange}
+    return {**runtime.absent, **strange}
 
 
 def _reduced(x: Floats, scale: str) -> Floats:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcollab.errors import FedcollabWarning, Paused
+from fedcollab.federation.plausible import far_off, too_narrow
 from fedcollab.wire.absence import reasons
 from fedcollab.wire.action import Action
 from fedcollab.wire.message import Message
@@ -108,12 +109,32 @@ class Present:
         mean, variance : array
             Over these clients.
         """
+        own = {name: moments({name: reply}) for name, reply in described.items()}
+        doubtful = far_off({name: mean for name, (mean, _) in own.items()}) if self.runtime.checks else {}
+        self.leave_out(doubtful)
+        described = {name: reply for name, reply in described.items() if name not in doubtful}
         while True:
             mean, count = moments(described)
             replies = self.ask(action, {**message, "mean": mean})
+            if self.runtime.checks:
+                doubtful = _doubtful(mean, {name: own[name] for name in replies}, replies)
+                self.leave_out(doubtful)
+                replies = {name: reply for name, reply in replies.items() if name not in doubtful}
             if len(replies) == len(described):
                 return dict(described), mean, total(replies, "squares") / count
             described = {name: reply for name, reply in described.items() if name in replies}
+
+
+def _doubtful(mean: NDArray[np.float64], own: Mapping[str, Moments], replies: Mapping[str, Message]) -> dict[str, str]:
+    """Return the clients whose squared deviations contradict their own means, or dwarf those of everyone else."""
+    narrow = {
+        name: "`squares` contradict the sums that it gave before"
+        for name, reply in replies.items()
+        if too_narrow(mean, own[name][0], own[name][1], reply["squares"])
+    }
+    rest = {name: reply["squares"] / np.maximum(own[name][1], 1) for name, reply in replies.items()}
+    means = {name: own[name][0] for name in replies}
+    return {**far_off({name: 0 * value for name, value in means.items()}, rest), **narrow}
 
 
 def total(replies: Mapping[str, Message], key: str) -> NDArray[np.float64]:

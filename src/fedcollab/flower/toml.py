@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -10,6 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from fedcollab.errors import InputError, unknown
+from fedcollab.parsing import parse_toml
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -34,12 +34,7 @@ def read_toml(path: Path, what: str) -> dict[str, Any]:
     InputError
         If the file does not exist, cannot be read or is not TOML.
     """
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"`{path}` does not exist; expected a {what}") from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InputError(f"`{path}` cannot be read as a {what}: {error}") from None
+    return parse_toml(path, f"a {what}", f"cannot be read as a {what}")
 
 
 def make_struct(kind: type[T], content: Mapping[str, Any], path: Path) -> T:
@@ -68,7 +63,10 @@ def make_struct(kind: type[T], content: Mapping[str, Any], path: Path) -> T:
     def make_path(_: type, value: object) -> Path:
         if not isinstance(value, str) or not value.strip():
             raise ValueError(f"expected the name of a file, got {value!r}")
-        return path.parent / Path(value).expanduser()
+        try:
+            return path.parent / Path(value).expanduser()
+        except RuntimeError as error:  # `~somebody` who is not known here
+            raise ValueError(f"{value!r}: {error}") from None
 
     known = [field.name for field in msgspec.structs.fields(kind)]
     strange = next((key for key in content if key not in known), None)

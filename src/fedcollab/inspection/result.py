@@ -11,6 +11,7 @@ from typing import Any
 from fedcollab import files
 from fedcollab.errors import InputError
 from fedcollab.inspection.differences import LABEL, Difference, column_differences
+from fedcollab.parsing import complete, names_in
 from fedcollab.wire.message import Message
 
 #: what a run directory calls the result of its data check
@@ -163,11 +164,11 @@ class Inspection:
             If the file does not exist or is not an inspection.
         """
         content = files.read_json(path, "inspection")
-        try:
+        with complete(path, "inspection"):
             found = tuple(Finding(**entry) for entry in content["findings"])
-            return cls(found, tuple(content["clients"]), dict(content["profiles"]))
-        except (KeyError, TypeError) as error:
-            raise InputError(f"`{path}` is not a whole inspection: {error}") from None
+            if any(one.severity not in SEVERITIES or not isinstance(one.message, str) for one in found):
+                raise ValueError("a finding has no severity or message")
+            return cls(found, names_in(content, "clients"), dict(content["profiles"]))
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.findings)) or "Nothing was found that speaks against these data."

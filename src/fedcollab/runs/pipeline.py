@@ -123,6 +123,12 @@ class FedCollab:
             with self._bar("coalitions for every C"):
                 path = c_path(distances, **self._path_options())
             return Fitted(self, federation, distances, path, self._solve(distances, path))
+        run.make_folder()
+        with run.working():
+            return self._fit(run, federation)
+
+    def _fit(self, run: Run, federation: Federation) -> Fitted:
+        """Go through the stages of a run, as far as its folder does not hold their answers."""
         described = run.begin(federation)
         inputs = run.inputs(described)
         with self._bar("distances") as progress:

@@ -31,6 +31,7 @@ import shutil
 import sys
 import warnings
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeVar
@@ -105,6 +106,11 @@ class Run:
         InputError
             If the folder holds a run with other settings, or files that are no run; they are left alone.
         """
+        with files.claim(path):
+            return cls._start(path, settings, fresh=fresh)
+
+    @classmethod
+    def _start(cls, path: str | Path, settings: Mapping[str, Any], *, fresh: bool) -> Run:
         run = cls(path)
         wanted = _as_json(settings)
         files.sweep(run.file("run.json"))
@@ -125,8 +131,7 @@ class Run:
                 return run
         elif run.path.is_dir() and any(run.path.iterdir()):
             raise InputError(f"`--out` (={str(path)!r}) is not empty and holds no run; give another folder")
-        files.check_target(run.file("run.json"))
-        run.path.mkdir(parents=True, exist_ok=True)
+        run.make_folder()
         run.write_config({"settings": wanted, **_provenance(), STAMPED: True})
         return run
 
@@ -163,6 +168,18 @@ class Run:
         return run
 
     # Files.
+
+    def make_folder(self) -> None:
+        """Make the folder of the run, if it is not there yet."""
+        files.check_target(self.file("run.json"))
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"`run_dir` (={str(self.path)!r}) cannot be made: {error.strerror}") from None
+
+    def working(self) -> AbstractContextManager[None]:
+        """Keep other processes from changing this run meanwhile; one that tries is refused (see `files.claim`)."""
+        return files.claim(self.path)
 
     def file(self, name: str) -> Path:
         """Return the path of a file of this run."""
@@ -210,7 +227,19 @@ class Run:
     # What the stages left.
 
     def schema(self) -> Schema:
-        """Return the schema that the clients agreed on."""
+        """Return the schema that the clients agreed on.
+
+        Raises
+        ------
+        InputError
+            If schema.json is not the one that the distances were estimated with.
+        """
+        known = self._made_of("distances.json", "schema.json") if self.has("distances.json") else None
+        if known is not None and self.has("schema.json") and known != self.digest("schema.json"):
+            raise InputError(
+                f"`{self.file('schema.json')}` is damaged, or was changed after distances.json was made with it; "
+                "restore it, or start over with --fresh"
+            )
         return Schema.load(self.file("schema.json"))
 
     def distances(self) -> Distances:
@@ -319,7 +348,10 @@ class Run:
         object
             What `load` or `compute` returned.
         """
-        wanted = _as_json(made)
+        with self.working():
+            return self._stage(name, load, _as_json(made), compute)
+
+    def _stage(self, name: str, load: Callable[[Path], T], wanted: dict[str, Any], compute: Callable[[], T]) -> T:
         if self.has(name):
             differing = self._differing(name, wanted)
             if not differing:
@@ -330,7 +362,7 @@ class Run:
                 f"{name} was made with other settings or data ({', '.join(differing)}); it is in {target} now, and is "
                 "computed again",
                 FedcollabWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
         return compute()
 
@@ -392,6 +424,11 @@ class Run:
 
     def recover(self) -> None:
         """Complete a change of several files that is ready, and remove one that is not."""
+        if self.has(NEXT):
+            with self.working():
+                self._recover()
+
+    def _recover(self) -> None:
         staged = self.file(NEXT)
         if (staged / "ready.json").exists():
             plan = files.read_json(staged / "ready.json", "change")
@@ -403,6 +440,7 @@ class Run:
                 if (staged / name).exists():
                     self.file(name).parent.mkdir(parents=True, exist_ok=True)
                     os.replace(staged / name, self.file(name))
+            files.sync_folder(self.path)
             (staged / "ready.json").unlink()
         shutil.rmtree(staged, ignore_errors=True)
 
@@ -416,13 +454,14 @@ class Run:
         aside : mapping
             Files that no longer hold, and where they are moved to.
         """
-        staged = self.file(NEXT)
-        shutil.rmtree(staged, ignore_errors=True)
-        write(staged)
-        names = [str(path.relative_to(staged)) for path in sorted(staged.rglob("*")) if path.is_file()]
-        content = {"aside": {old: new for old, new in aside.items() if self.has(old)}, "files": names}
-        files.write_json(staged / "ready.json", "change", content)
-        self.recover()
+        with self.working():
+            staged = self.file(NEXT)
+            shutil.rmtree(staged, ignore_errors=True)
+            write(staged)
+            names = [str(path.relative_to(staged)) for path in sorted(staged.rglob("*")) if path.is_file()]
+            content = {"aside": {old: new for old, new in aside.items() if self.has(old)}, "files": names}
+            files.write_json(staged / "ready.json", "change", content)
+            self._recover()
 
     def _differing(self, name: str, wanted: dict[str, Any]) -> list[str]:
         """Return, in words, which settings and inputs of an artefact differ from those that are asked for now."""

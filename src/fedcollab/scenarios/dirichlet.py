@@ -9,7 +9,7 @@ from fedcollab.scenarios.data import Images
 from fedcollab.scenarios.deal import Floats, Ints, label_distances
 from fedcollab.scenarios.label import SETTINGS
 from fedcollab.scenarios.scenario import Scenario, label_shares, make_scenario
-from fedcollab.scenarios.sizes import PerClient, per_client
+from fedcollab.scenarios.sizes import MOST_CLIENTS, PerClient, per_client
 from fedcollab.seeds import generator
 
 
@@ -49,7 +49,7 @@ def dirichlet(
     -------
     Scenario
     """
-    types = np.arange(int(number("clients", clients, at_least=1, whole=True)))
+    types = np.arange(int(number("clients", clients, at_least=1, at_most=MOST_CLIENTS, whole=True)))
     mixes = draw_mixes(label_shares(data), number("alpha", alpha, above=0), len(types), seed)
     skew = number("quantity_skew", quantity_skew, at_least=0)
     sizes = skewed(per_client("quantity", quantity, types, least=2), skew, seed)

@@ -9,12 +9,12 @@ rounds = 50
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from fedcollab.errors import InputError, choose, number, unknown
+from fedcollab.parsing import parse_toml
 from fedcollab.scenarios.registry import SCENARIOS, make
 from fedcollab.scenarios.scenario import Scenario
 
@@ -42,14 +42,7 @@ def load(path: str | Path) -> Scenario:
         If the file cannot be read, or has an unknown or wrong entry.
     """
     path = Path(path)
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"`{path}` does not exist; expected a scenario file (TOML)") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"`{path}` cannot be read: {error}") from None
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"`{path}` is not TOML: {error}") from None
+    content = parse_toml(path, "a scenario file (TOML)")
     try:
         return from_tables(content)
     except InputError as error:

@@ -10,6 +10,9 @@ from fedcollab.errors import InputError, number
 from fedcollab.scenarios.deal import Ints
 
 PerClient = int | Sequence[int]  # one number for all clients, one per type, or one per client
+#: the most clients of a scenario, and the most samples of a client
+MOST_CLIENTS = 10_000
+MOST_SAMPLES = 100_000_000
 Sizes = tuple[tuple[int, ...], PerClient]  # training samples per type, test samples
 
 
@@ -19,7 +22,7 @@ def block_types(clients: int, kinds: int) -> Ints:
     >>> block_types(5, 2).tolist()
     [0, 0, 0, 1, 1]
     """
-    count = int(number("clients", clients, at_least=kinds, whole=True))
+    count = int(number("clients", clients, at_least=kinds, at_most=MOST_CLIENTS, whole=True))
     return np.arange(count) * kinds // count
 
 
@@ -48,7 +51,10 @@ def per_client(argument: str, value: PerClient, types: Ints, *, least: int) -> I
     """
     kinds = int(types.max()) + 1
     values = list(value) if isinstance(value, (list, tuple, np.ndarray)) else [value]
-    checked = np.array([int(number(argument, item, at_least=least, whole=True)) for item in values], dtype=np.int64)
+    checked = np.array(
+        [int(number(argument, item, at_least=least, at_most=MOST_SAMPLES, whole=True)) for item in values],
+        dtype=np.int64,
+    )
     if len(checked) == 1:
         return np.repeat(checked, len(types))
     if len(checked) == len(types):

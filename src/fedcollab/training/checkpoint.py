@@ -24,8 +24,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fedcollab.errors import FedcollabWarning, InputError, Paused
+from fedcollab.errors import FedcollabWarning, Paused
 from fedcollab.files import sweep, write_bytes
+from fedcollab.parsing import MISFITS, MOST_DATA, read_bytes
 from fedcollab.training.hooks import State
 from fedcollab.wire.absence import reasons
 from fedcollab.wire.message import Message, pack, unpack
@@ -136,9 +137,8 @@ class Checkpoint:
         if self._newest is None:
             return
         started = time.monotonic()
-        write_bytes(
-            self.path, pack({"settings": _text(self.settings), "identity": self.identity, **_flat(self._newest)})
-        )
+        content = pack({"settings": _text(self.settings), "identity": self.identity, **_flat(self._newest)})
+        write_bytes(self.path, content + hashlib.sha256(content).digest())
         self._newest = None
         ended = time.monotonic()
         self._due = ended + max(EVERY, (ended - started) / SHARE)
@@ -162,11 +162,11 @@ class Checkpoint:
         if not self.path.exists():
             return None
         try:
-            content = unpack(self.path.read_bytes(), arrays=None)
+            content = unpack(_checked(read_bytes(self.path, "a checkpoint", MOST_DATA)), arrays=None)
             if content["identity"] == self.identity:
                 return _snapshot(content)
             settings = json.loads(content["settings"])
-        except (InputError, KeyError, ValueError, TypeError) as error:
+        except MISFITS as error:
             warnings.warn(
                 f"`{self.path}` cannot be used ({error}); training starts over", FedcollabWarning, stacklevel=3
             )
@@ -192,6 +192,13 @@ class Checkpoint:
         self._newest = None
         self.path.unlink(missing_ok=True)
         sweep(self.path)
+
+
+def _checked(content: bytes) -> bytes:
+    """Return a snapshot without the checksum at its end; one that does not fit its checksum cannot be unpacked."""
+    length = len(content) - hashlib.sha256().digest_size
+    whole = length > 0 and hashlib.sha256(content[:length]).digest() == content[length:]
+    return content[:length] if whole else content
 
 
 def identity(settings: Mapping[str, Any], *parts: str | bytes) -> str:

@@ -48,6 +48,7 @@ from fedcollab.training.descend import OPTIMIZERS, Local, Setting, descend, grad
 from fedcollab.training.hooks import Algorithm
 from fedcollab.training.kept import averaged_keys, first_state, with_own, withhold
 from fedcollab.training.models import size_of
+from fedcollab.training.plausible import impossible_losses, impossible_measures, impossible_update
 from fedcollab.wire.action import Refused, Release, action, require_samples
 from fedcollab.wire.fields import FurtherArrays, Sides, Whole
 from fedcollab.wire.limits import Limits
@@ -227,19 +228,12 @@ def limit_train(message: TrainMessage, silo: Silo, limits: Limits) -> None:
     limit_setting(message, silo, limits)
 
 
-def _complete_or_diverged(message: TrainMessage, reply: TrainReply) -> str | None:
-    """Return what is wrong with a reply whose `finite` does not go with its weights and loss; None if nothing is."""
-    if reply["finite"]:
-        return None if "w" in reply and "loss" in reply else "a finite reply has `w` and `loss`"
-    return None if "diverged" in reply and "w" not in reply else "a reply that is not finite has `diverged` and no `w`"
-
-
 @action(
     "train",
     purpose="trained a model: weights",
     release=Release.EXACT,
     limit=limit_train,
-    consistent=_complete_or_diverged,
+    consistent=impossible_update,
     stacked=train_stacked,
 )
 def train(message: Annotated[TrainMessage, FurtherArrays], silo: Silo) -> Annotated[TrainReply, FurtherArrays]:
@@ -259,6 +253,7 @@ def _limit_evaluate(message: EvaluateMessage, silo: Silo, limits: Limits) -> Non
     purpose="tested a model: accuracy, loss and its error",
     release=Release.EXACT,
     limit=_limit_evaluate,
+    consistent=impossible_measures,
     stacked=evaluate_stacked,
 )
 def evaluate(message: Annotated[EvaluateMessage, FurtherArrays], silo: Silo) -> EvaluateReply:
@@ -271,6 +266,7 @@ def evaluate(message: Annotated[EvaluateMessage, FurtherArrays], silo: Silo) -> 
     purpose="tested several models on training data: one loss a model",
     release=Release.EXACT,
     limit=limit_setting,
+    consistent=impossible_losses,
     stacked=losses_stacked,
 )
 def losses(message: LossesMessage, silo: Silo) -> LossesReply:

@@ -17,6 +17,7 @@ from fedcollab.training.client import limit_setting
 from fedcollab.training.client_side import data_of, lend_network, tensor_of
 from fedcollab.training.descend import Setting, gradient
 from fedcollab.training.outcomes import Outcome
+from fedcollab.training.plausible import impossible_comparison
 from fedcollab.wire.action import Refused, Release, action
 from fedcollab.wire.fields import FurtherArrays, Sides, Whole
 from fedcollab.wire.limits import Limits
@@ -83,9 +84,7 @@ def _one_more(message: CompareMessage, reply: CompareReply) -> str | None:
         return "the reply is about another number of models"
     if len({key in reply for key in ("right", "loss", "spread")}) > 1:
         return "`right`, `loss` and `spread` belong together"
-    if "right" in reply and int(reply["right"].max()) > reply["samples"]:
-        return "`right` has more samples than there are"
-    return None
+    return impossible_comparison(reply)
 
 
 @action(

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from fedcollab import files as artefact
 from fedcollab import uncertainty
 from fedcollab.errors import InputError
+from fedcollab.parsing import complete, names_in
 from fedcollab.training.result import TrainingResult
 from fedcollab.uncertainty import Estimates
 
@@ -151,13 +152,11 @@ class Comparison:
             If it is missing, broken or of another kind.
         """
         content = artefact.read_json(Path(path), "comparison")
-        try:
+        with complete(path, "comparison"):
             arrays = {
                 key: np.array(content[key], dtype=np.float64) for key in ("samples", "right", "loss", "spread")
             }  # null becomes NaN
-            return cls(tuple(content["names"]), tuple(content["models"]), **arrays)
-        except (KeyError, TypeError, ValueError) as error:
-            raise InputError(f"`{path}` is not a complete comparison: {error!r}") from None
+            return cls(names_in(content), names_in(content, "models"), **arrays)
 
     def _position(self, model: str) -> int:
         """Return the position of a model."""

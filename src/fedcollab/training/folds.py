@@ -49,6 +49,7 @@ from fedcollab.training.hooks import Algorithm, State
 from fedcollab.training.kept import averaged_keys, first_state, with_own, withhold
 from fedcollab.training.models import Network
 from fedcollab.training.outcomes import Outcome, of_logits
+from fedcollab.training.plausible import impossible_alone, impossible_folds
 from fedcollab.wire.action import Refused, Release, action, require_samples
 from fedcollab.wire.fields import FurtherArrays, Positive, Sides, Whole
 from fedcollab.wire.limits import Limits
@@ -295,6 +296,7 @@ def train_alone_stacked(messages: Mapping[str, Any], silos: Mapping[str, Silo]) 
     purpose="trained models on a part of the samples and measured them on the rest: weights and one mean loss",
     release=Release.EXACT,
     limit=_limit_folds,
+    consistent=impossible_folds,
     stacked=train_folds_stacked,
 )
 def train_folds(message: Annotated[FoldsMessage, FurtherArrays], silo: Silo) -> Annotated[FoldsReply, FurtherArrays]:
@@ -315,6 +317,7 @@ def _limit_alone(message: AloneMessage, silo: Silo, limits: Limits) -> None:
     purpose="trained models alone on a part of the samples and measured them on the rest: mean losses and accuracies",
     release=Release.EXACT,
     limit=_limit_alone,
+    consistent=impossible_alone,
     stacked=train_alone_stacked,
 )
 def train_alone(message: AloneMessage, silo: Silo) -> AloneReply:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcollab.errors import InputError
+from fedcollab.parsing import MISFITS, MOST_DATA, read_bytes
 
 Row = dict[str, Any]
 KEYS = ("round", "client", "coalition")
@@ -99,14 +100,18 @@ class History(Sequence[Row]):
             If another line is not JSON.
         """
         rows = []
-        content = Path(path).read_text(encoding="utf-8", errors="replace").split("\n")
+        content = read_bytes(path, "a history", MOST_DATA).decode("utf-8", "replace").split("\n")
         for number, text in enumerate(content, start=1):
             try:
-                rows.append(json.loads(text))
-            except json.JSONDecodeError as error:
+                row = json.loads(text)
+                if not isinstance(row, dict):
+                    raise TypeError("it is no object")
+                rows.append(row)
+            except MISFITS as error:
                 if number == len(content):
                     break
-                raise InputError(f"`{path}` line {number} is not JSON: {error.msg}") from None
+                why = error.msg if isinstance(error, json.JSONDecodeError) else str(error).split(";")[0]
+                raise InputError(f"`{path}` line {number} is not JSON: {why}") from None
         return cls(rows)
 
 

@@ -48,6 +48,8 @@ class Algorithm:
         Whether each client's model learns from all clients by given weights, instead of from its coalition.
     averaged : tuple of str
         Keys of a client's state that are personal models, of which a mean over rounds is used (see `averaging`).
+    replies : mapping of str to str
+        What a reply must hold beside the weights: "weights" for as many numbers, "count" for one of at least 1.
 
     Examples
     --------
@@ -66,6 +68,7 @@ class Algorithm:
     averaged: ClassVar[tuple[str, ...]] = ()
     plain_steps: ClassVar[bool] = True
     weighted: ClassVar[bool] = False
+    replies: ClassVar[Mapping[str, str]] = {}
 
     # server side
 

@@ -35,6 +35,7 @@ from fedcollab.data.client import ClientData
 from fedcollab.data.split import fold_of, with_test
 from fedcollab.errors import InputError
 from fedcollab.federation import Federation, federate
+from fedcollab.parsing import complete, names_in
 from fedcollab.training.result import TrainingResult
 from fedcollab.training.run import train
 from fedcollab.uncertainty import BETTER, UNCLEAR, UNKNOWN, Estimate, student
@@ -119,12 +120,10 @@ class LearningCurve:
             If it is missing, broken or of another kind.
         """
         content = artefact.read_json(Path(path), "learning_curve")
-        try:
-            names, rows = tuple(content["names"]), np.array(content["rows"], dtype=np.float64)
+        with complete(path, "learning_curve"):
+            names, rows = names_in(content), np.array(content["rows"], dtype=np.float64).reshape(-1)
             pairs = (np.array(content[key], dtype=np.float64).reshape(len(names), 2) for key in ("loss", "accuracy"))
             return cls(names, rows, *pairs)
-        except (KeyError, TypeError, ValueError) as error:
-            raise InputError(f"`{path}` is not a complete learning curve: {error!r}") from None
 
 
 def measure_learning_curve(federation: Federation, alone: TrainingResult, **settings: Any) -> LearningCurve:

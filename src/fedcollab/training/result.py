@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +20,7 @@ from fedcollab import files as artefact
 from fedcollab import metrics, uncertainty
 from fedcollab.display import display
 from fedcollab.errors import InputError, choose
+from fedcollab.parsing import MOST_DATA, complete, names_in, read_bytes
 from fedcollab.training.history import History
 
 MEASURES = ("accuracy", "loss", "balanced_accuracy", "auc", "loss_stderr", "samples")
@@ -234,8 +237,9 @@ class TrainingResult:
             for row, flat in enumerate(rows)
             for name, value in _split(flat, self.layout).items()
         }
-        artefact.write_bytes(path.with_suffix(".safetensors"), bytes(save_arrays(tensors)))
-        artefact.write_bytes(path.with_suffix(".jsonl"), self.history.lines())
+        beside = {".safetensors": bytes(save_arrays(tensors)), ".jsonl": self.history.lines()}
+        for suffix, written in beside.items():
+            artefact.write_bytes(path.with_suffix(suffix), written)
         artefact.write_json(
             path,
             "training",
@@ -259,6 +263,7 @@ class TrainingResult:
                 "models": {which: len(rows) for which, rows in self.models.items()},
                 "distances": self.distances,
                 "training": self.training,
+                "checksums": {suffix: hashlib.sha256(written).hexdigest() for suffix, written in beside.items()},
             },
             made,
         )
@@ -279,16 +284,19 @@ class TrainingResult:
         """
         path = _file(artefact.inside(path, "training.json", "training/coalitions/training.json"))
         content = artefact.read_json(path, "training")
-        try:
+        with complete(path, "training"):
             layout = [(str(name), tuple(int(side) for side in shape)) for name, shape in content["layout"]]
+            sums = dict(content.get("checksums", {}))
             lines = path.with_suffix(".jsonl")
-            return cls(
-                names=tuple(content["names"]),
+            if lines.exists():
+                _check(lines, read_bytes(lines, "a history", MOST_DATA), sums)
+            found = cls(
+                names=names_in(content),
                 coalitions=[list(members) for members in content["coalitions"]],
                 measures=_numbers(content["measures"]),
                 personal=_numbers(content["personal"]),
                 history=History.read(lines) if lines.exists() else History(),
-                models=_models(path.with_suffix(".safetensors"), content["models"], layout),
+                models=_models(path.with_suffix(".safetensors"), content["models"], layout, sums),
                 layout=layout,
                 method=content["method"],
                 model=content["model"],
@@ -303,10 +311,8 @@ class TrainingResult:
                 distances=None if content["distances"] is None else np.array(content["distances"], dtype=np.float64),
                 training=str(content.get("training", "")),
             )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            if isinstance(error, InputError):
-                raise
-            raise InputError(f"`{path}` is not a complete training file: {error!r}") from None
+            _check_fits(found)
+            return found
 
     def plot(self) -> Any:
         """Return each client's accuracy, in the order of the coalitions, as an Altair chart."""
@@ -335,13 +341,20 @@ def _split(flat: NDArray[np.float32], layout: list[tuple[str, tuple[int, ...]]])
 
 
 def _models(
-    path: Path, counts: Mapping[str, int], layout: list[tuple[str, tuple[int, ...]]]
+    path: Path, counts: Mapping[str, int], layout: list[tuple[str, tuple[int, ...]]], sums: Mapping[str, str]
 ) -> dict[str, NDArray[np.float32]]:
     """Read the models of a result: `counts` rows of each kind."""
     if not counts:
         return {}
+    content = read_bytes(path, f"the models of `{path.with_suffix('.json').name}`", MOST_DATA)
     try:
-        tensors = load_arrays(path.read_bytes())
+        tensors = load_arrays(content)
+        _check(path, content, sums)
+        if any(tensors[f"{which}/0/{name}"].shape != shape for which in counts for name, shape in layout):
+            raise KeyError("its arrays have other shapes than the result says")
+        wide = sum(math.prod(shape) for _, shape in layout)
+        if min(map(int, counts.values())) < 0 or 4 * wide * sum(map(int, counts.values())) > len(content):
+            raise KeyError("it has fewer models than the result")
         return {
             which: np.stack(
                 [
@@ -351,12 +364,34 @@ def _models(
             )
             for which, count in counts.items()
         }
-    except FileNotFoundError:
-        raise InputError(
-            f"`{path}` does not exist; it holds the models of `{path.with_suffix('.json').name}`"
-        ) from None
     except (SafetensorError, KeyError) as error:
         raise InputError(f"`{path}` cannot be read as the models of this result: {error}") from None
+
+
+def _check_fits(found: TrainingResult) -> None:
+    """Check that what a file says of clients and coalitions fits together; `complete` makes one line of the error."""
+    count = len(found.names)
+    if not count or sorted(name for members in found.coalitions for name in members) != sorted(found.names):
+        raise ValueError("its coalitions do not hold each client once")
+    for kind, columns in (("measures", found.measures), ("personal", found.personal)):
+        for key, values in columns.items():
+            if values.dtype.kind not in "biuf" or values.shape != (count,):
+                raise ValueError(f"`{kind}` `{key}` is not one number a client")
+    if "accuracy" not in found.measures or "loss" not in found.measures:
+        raise ValueError("`measures` lacks accuracy or loss")
+    for key, rows in found.models.items():
+        if len(rows) != (count if key == "personal" else len(found.coalitions)):
+            raise ValueError(f"`models` has {len(rows)} of {key!r}")
+
+
+def _check(path: Path, content: bytes, sums: Mapping[str, str]) -> None:
+    """Refuse a file that is not what the result was saved with; results of earlier versions have no checksums."""
+    wanted = sums.get(path.suffix)
+    if wanted is not None and hashlib.sha256(content).hexdigest() != wanted:
+        raise InputError(
+            f"`{path}` is damaged, or is not of this training: its checksum in `{path.with_suffix('.json').name}` does "
+            "not fit. Restore it, or train again"
+        )
 
 
 def _numbers(columns: Mapping[str, Any]) -> dict[str, Floats]:

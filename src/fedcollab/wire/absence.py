@@ -119,7 +119,7 @@ def read(folder: Path) -> list[Absence]:
         for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
             try:
                 found.append(Absence(**json.loads(line)))
-            except (ValueError, TypeError):
+            except (ValueError, TypeError, RecursionError):
                 continue
     return sorted(found, key=lambda absence: absence.time)
 

@@ -24,13 +24,19 @@ from numpy.typing import NDArray
 
 #: the largest whole number that a message may hold
 MOST = 2**63 - 1
+#: the most samples and the most labels that a client may say it has, and the longest label
+MOST_SAMPLES = 10**9
+MOST_LABELS = 2000
+LONGEST_LABEL = 200
 
 Whole = Annotated[int, Meta(ge=-MOST, le=MOST)]
 Positive = Annotated[int, Meta(ge=1, le=MOST)]
+Quantity = Annotated[int, Meta(ge=1, le=MOST_SAMPLES)]
 Finite = Annotated[float, Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
 Text = str
-Labels = Annotated[list[str | Whole], Meta(min_length=1)]
-Counts = Annotated[dict[str, Annotated[int, Meta(ge=0, le=MOST)]], Meta(min_length=1)]
+Label = Annotated[str, Meta(max_length=LONGEST_LABEL)]
+Labels = Annotated[list[Label | Whole], Meta(min_length=1, max_length=MOST_LABELS)]
+Counts = Annotated[dict[Label, Annotated[int, Meta(ge=0, le=MOST_SAMPLES)]], Meta(min_length=1, max_length=MOST_LABELS)]
 Checks = dict[str, int]
 
 

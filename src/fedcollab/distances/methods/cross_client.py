@@ -39,7 +39,7 @@ Classes = Annotated[int, Meta(ge=1, le=CLASSES)]
 Folds = Annotated[int, Meta(ge=2, le=FOLDS)]
 Replicates = Annotated[int, Meta(ge=0, le=REPLICATES)]
 Side = Annotated[int, Meta(ge=0, le=1)]
-Weights = Annotated[NDArray[np.float32], Sides("M", "R", "D")]
+Weights = Annotated[NDArray[np.float32], Sides("M", "R", "D", low=-1e12, high=1e12)]
 Shares = Annotated[Floats, Sides("N", "E", low=0, high=1)]
 
 
@@ -125,7 +125,7 @@ class NormMessage(TypedDict):
 class NormReply(TypedDict):
     """The reply of `cross-norm`: the mean squared length of a training sample."""
 
-    norm: Annotated[Floats, Sides(1)]
+    norm: Annotated[Floats, Sides(1, low=0, high=1e18)]
 
 
 class StepMessage(TypedDict):
@@ -143,7 +143,7 @@ class JudgeReply(TypedDict):
     accuracy: Shares
     variance: Shares
     fitted: Shares
-    replicates: Annotated[Floats, Sides("N", "E", "_")]
+    replicates: Annotated[Floats, Sides("N", "E", "_", low=-5, high=6)]
 
 
 @action("cross-norm", purpose="said how long a sample is on average: one number", release=Release.EXACT)

@@ -35,6 +35,7 @@ from numpy.typing import NDArray
 
 from fedcollab import seeds
 from fedcollab.distances.methods.few_round_client import moments, triangle_side, validate
+from fedcollab.distances.plausible import impossible_accuracies, impossible_moments
 from fedcollab.distances.request import Estimate, Floats, Request, places
 from fedcollab.distances.sampling import folds as folding
 from fedcollab.distances.sampling.resample import DRAWN, SET
@@ -163,6 +164,7 @@ def estimate(
             for name, own in mine.items()
         },
     )
+    replies = _possible(request, replies, {name: len(tried) * len(own) for name, own in mine.items()}, tried[0])
     totals: Floats = np.zeros((len(tried), len(request.pairs), 2 + replicates))
     for name, reply in replies.items():
         found, own = reply["found"], mine[name]
@@ -178,6 +180,23 @@ def estimate(
         settings=asdict(settings),
         privacy={name: {key: asked[key] for key in ("epsilon", "delta")} for name in mine} if asked else {},
     )
+
+
+def _possible(
+    request: Request, replies: dict[str, Message], pairs: Mapping[str, int], settings: FewRoundSettings
+) -> dict[str, Message]:
+    """Return the replies of the second round that can be accuracies; the other clients are lost."""
+    asked = settings.privacy
+    columns = 1 if asked else 2 + settings.replicates
+    replies = request.expect(replies, "found", {name: (pairs[name], columns) for name in replies})
+    if not request.runtime.checks:
+        return replies
+    doubts = {}
+    for name, reply in replies.items():
+        noise = asked["noise"] * privately.accuracy_sensitivity(pairs[name], request.quantity(name)) if asked else None
+        doubts[name] = impossible_accuracies(reply["found"], noise)
+    request.lose({name: why for name, why in doubts.items() if why is not None})
+    return {name: reply for name, reply in replies.items() if doubts[name] is None}
 
 
 def gather(request: Request, settings: FewRoundSettings) -> dict[str, Floats]:
@@ -203,6 +222,13 @@ def gather(request: Request, settings: FewRoundSettings) -> dict[str, Floats]:
     side = min(settings.width, request.features) + 1
     replies = request.expect(replies, "m", dict.fromkeys(replies, (folds, classes, side * (side + 1) // 2)))
     noisy = bool(settings.privacy)
+    if request.runtime.checks and not noisy:
+        everyone = request.squared_length()
+        doubts = {
+            name: impossible_moments(reply["m"], request.quantity(name), everyone) for name, reply in replies.items()
+        }
+        request.lose({name: why for name, why in doubts.items() if why is not None})
+        replies = {name: reply for name, reply in replies.items() if doubts[name] is None}
     return {name: train_moments(reply["m"], request.quantity(name), noisy) for name, reply in replies.items()}
 
 
@@ -269,7 +295,7 @@ def train_moments(triangles: NDArray[np.float32], quantity: int, noisy: bool = F
     upper = np.triu_indices(side)
     sums: Floats = np.zeros((folds, classes, side, side))
     sums[..., upper[0], upper[1]] = sums[..., upper[1], upper[0]] = triangles
-    equal = [len(part) for part in np.array_split(np.arange(quantity), folds)]
+    equal = [quantity // folds + (fold < quantity % folds) for fold in range(folds)]
     held = np.array(equal) if noisy else np.rint(triangles[..., -1].sum(axis=1, dtype=np.float64))
     mean: Floats = (sums.sum(axis=0) - sums) / np.maximum(quantity - held, 1)[:, None, None, None]
     return mean

@@ -46,7 +46,7 @@ class MeansReply(TypedDict):
 
     means: Annotated[NDArray[np.float32], Sides("K", "_")]
     known: Annotated[NDArray[np.bool_], Sides("K")]
-    spread: Annotated[Floats, Sides(1)]
+    spread: Annotated[Floats, Sides(1, low=0)]
 
 
 @action(
@@ -88,6 +88,7 @@ def estimate(request: Request, *, least: int = 3, min_samples: int | None = None
     min_samples = request.min_samples(min_samples)
     message: Message = {"classes": request.classes, "least": least, "min_samples": min_samples}
     replies = request.ask(means, dict.fromkeys(request.names, message))
+    replies = request.expect(replies, "means", dict.fromkeys(replies, (request.classes, request.features)))
     values = []
     for position, (a, b) in enumerate(request.pairs):
         if a not in replies or b not in replies:

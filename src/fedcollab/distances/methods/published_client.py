@@ -82,7 +82,7 @@ class StepMessage(PairsMessage):
 class StepReply(TypedDict):
     """The reply of `published-step`: the weights after the local steps."""
 
-    w: Annotated[NDArray[np.float32], Sides("M", "P")]
+    w: Annotated[NDArray[np.float32], Sides("M", "P", low=-1e12, high=1e12)]
 
 
 class ValidateReply(TypedDict):

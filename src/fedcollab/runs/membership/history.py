@@ -11,7 +11,6 @@ A change touches several files: see `Run.replace_files`.
 from __future__ import annotations
 
 import datetime
-import json
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Any
 from fedcollab import files
 from fedcollab.coalitions.explain import names_in_words
 from fedcollab.federation import Federation, describe_clients
+from fedcollab.parsing import complete
 from fedcollab.runs.membership.changes import Check
 from fedcollab.runs.membership.joining import Joining
 from fedcollab.runs.membership.leaving import Leaving
@@ -71,8 +71,9 @@ def entries(run: Run) -> list[dict[str, Any]]:
     """
     if not run.has(INDEX):
         return []
-    listed: list[dict[str, Any]] = files.read_json(run.file(INDEX), "history")["collaborations"]
-    return listed
+    content = files.read_json(run.file(INDEX), "history")
+    with complete(run.file(INDEX), "history"):
+        return [dict(entry) for entry in content["collaborations"]]
 
 
 def record(
@@ -254,7 +255,7 @@ def _keep(
     name = f"history/{number:03d}-{slug}.json"
     staged = folder / name
     after.collaboration.save(staged)
-    collaboration = json.loads(staged.read_text(encoding="utf-8"))
+    collaboration = files.read_json(staged, "collaboration")
     content = {
         **event,
         "command": command() if number else run.config().get("command"),

@@ -8,7 +8,8 @@ NeurIPS 2020, Eq. (10), for local SGD without momentum, where ||a_i||_1 is the n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -20,6 +21,7 @@ class FedNova(Algorithm):
     """FedAvg whose server divides each client's update by its number of local steps before averaging."""
 
     plain_steps = False
+    replies: ClassVar[Mapping[str, str]] = {"steps": "count"}
 
     def reply(self, w: Tensor, message: State, state: State, steps: Tensor, lr: float) -> State:
         """Return the trained weights and how many steps led to them.

@@ -9,7 +9,8 @@ ICML 2020, Algorithm 1, option II, global step 1, weighted by quantity as FedAvg
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -24,6 +25,7 @@ class Scaffold(Algorithm):
     """FedAvg whose clients correct each step by the difference of two control variates, the server's and their own."""
 
     plain_steps = False
+    replies: ClassVar[Mapping[str, str]] = {"change": "weights"}
 
     def server_init(self, w0: Tensor) -> State:
         """Return the server's first state: its control variate starts at 0, so that the first round is FedAvg's."""

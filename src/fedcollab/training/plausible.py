@@ -1,0 +1,129 @@
+"""What a client can answer after training or testing a model: checked where the reply arrives, client by client.
+
+A reply that cannot be makes its client absent from the round; it never reaches an average, so that nobody else is
+blamed for what it would do there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcollab.training.algorithms import ALGORITHMS
+
+#: the largest absolute value of a weight, a loss, or what an algorithm sends beside them
+LARGEST = 1e12
+#: the most test samples of a client
+MOST_SAMPLES = 10**9
+
+
+def impossible_update(message: Mapping[str, Any], reply: Mapping[str, Any]) -> str | None:
+    """Return what is wrong with a client's reply after training, or None.
+
+    Parameters
+    ----------
+    message : mapping
+        What it was sent (`TrainMessage`).
+    reply : mapping
+        What came back, of the declared types.
+    """
+    if not reply["finite"]:
+        if "diverged" in reply and "w" not in reply:
+            return None
+        return "a reply that is not finite has `diverged` and no `w`"
+    if "w" not in reply or "loss" not in reply:
+        return "a finite reply has `w` and `loss`"
+    for key, value in reply.items():
+        if isinstance(value, np.ndarray) and value.size and float(np.abs(value).max()) > LARGEST:
+            return f"`{key[:40]}` has values beyond {LARGEST:g}"
+    algorithm = ALGORITHMS.get(json.loads(message["setting"])["algorithm"])
+    for key, shaped in getattr(algorithm, "replies", {}).items():
+        if key not in reply:
+            return f"`{key}` is missing"
+        if shaped == "weights" and reply[key].shape != reply["w"].shape:
+            return f"`{key}` has shape {reply[key].shape}; expected {reply['w'].shape}"
+        if shaped == "count" and (reply[key].size != 1 or not 1 <= float(reply[key].reshape(-1)[0]) <= MOST_SAMPLES):
+            return f"`{key}` must be one number of at least 1"
+    return None
+
+
+def impossible_folds(message: Mapping[str, Any], reply: Mapping[str, Any]) -> str | None:
+    """Return what is wrong with what a client answers about models of its folds (`FoldsReply`), or None."""
+    if "unfit" in reply:
+        return None
+    wanted = (2 if "mean" in message else 1) if message.get("measure", True) else 0
+    algorithm = ALGORITHMS.get(json.loads(message["setting"])["algorithm"])
+    if "alone" in message and getattr(algorithm, "personalises", False):
+        wanted *= 2
+    if len(reply["held_out"]) != wanted:
+        return f"`held_out` must be measures of {wanted} kind(s) of models"
+    wrong = impossible_held_out(reply["held_out"])
+    if wrong is not None:
+        return wrong
+    if reply["finite"] and message["train"] and "w" not in reply:
+        return "`w` is missing"
+    if "w" in reply and float(np.abs(reply["w"]).max(initial=0.0)) > LARGEST:
+        return f"`w` has values beyond {LARGEST:g}"
+    return None
+
+
+def impossible_held_out(held_out: NDArray[np.float64]) -> str | None:
+    """Return what is wrong with measures on rows held out (`folds.COLUMNS`), or None; NaN means that it is not told.
+
+    Parameters
+    ----------
+    held_out : array
+        [..., 4]: loss, accuracy, and the standard errors of their differences from training alone.
+    """
+    loss, accuracy, *errors = (held_out[..., column] for column in range(held_out.shape[-1]))
+    if (loss < 0).any() or ((accuracy < 0) | (accuracy > 1)).any() or any((error < 0).any() for error in errors):
+        return "`held_out` has a negative loss or standard error, or an accuracy outside 0 to 1"
+    return None
+
+
+def impossible_alone(message: Mapping[str, Any], reply: Mapping[str, Any]) -> str | None:
+    """Return what is wrong with what a client answers after training alone (`AloneReply`), or None."""
+    if "unfit" in reply:
+        return None
+    if not 2 <= len(reply["held_out"]) <= message["rounds"] + 1:
+        return f"`held_out` has {len(reply['held_out'])} rounds; expected 2 to {message['rounds'] + 1}"
+    return impossible_held_out(reply["held_out"])
+
+
+def impossible_measures(message: Mapping[str, Any], reply: Mapping[str, Any]) -> str | None:
+    """Return what is wrong with the measures of a model (`result.MEASURES`), or None; NaN means that it is not told."""
+    for key in ("measures", "personal_measures"):
+        if key not in reply:
+            continue
+        accuracy, loss, balanced, auc, stderr, samples = reply[key].tolist()
+        if any(not np.isnan(share) and not 0 <= share <= 1 for share in (accuracy, balanced, auc)):
+            return f"`{key}` has a share outside 0 to 1"
+        if loss < 0 or stderr < 0:
+            return f"`{key}` has a negative loss or standard error"
+        if not np.isnan(samples) and not (0 <= samples <= MOST_SAMPLES and samples == int(samples)):
+            return f"`{key}` has {samples:g} samples"
+    return None
+
+
+def impossible_losses(message: Mapping[str, Any], reply: Mapping[str, Any]) -> str | None:
+    """Return what is wrong with the losses of models, or None."""
+    return "`losses` are negative" if (reply["losses"] < 0).any() else None
+
+
+def impossible_comparison(reply: Mapping[str, Any]) -> str | None:
+    """Return what is wrong with counts and losses of models on the same samples (`CompareReply`), or None."""
+    if not 0 <= reply["samples"] <= MOST_SAMPLES:
+        return f"`samples` is {reply['samples']}"
+    if "right" not in reply:
+        return None
+    right, spread = reply["right"], reply["spread"]
+    both: NDArray[np.int64] = np.minimum.outer(np.diag(right), np.diag(right))
+    if int(right.max()) > reply["samples"] or (right > both).any() or (right != right.T).any():
+        return "`right` has more samples than there are, or more for two models than for one of them"
+    if (reply["loss"] < 0).any() or (np.diag(spread) < 0).any():
+        return "`loss` or `spread` has negative values"
+    return None

@@ -1,0 +1,229 @@
+"""One silo lies: it is absent with a line that names it, nobody else is blamed, and the others go on as without it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedcollab.data import ClientData
+from fedcollab.distances import estimate_distances
+from fedcollab.errors import FedcollabWarning, Paused
+from fedcollab.federation import federate
+from fedcollab.training import compare, train
+from fedcollab.wire import Wire
+from fedcollab.wire.action import Action
+from fedcollab.wire.message import Message, pack, unpack
+
+SMALL: dict[str, Any] = {"model_options": {"widths": [4]}, "lr": 0.1, "stopping": "none", "rounds": 3}
+TYPES = [["a", "b", "c"], ["d", "e", "f"]]
+Lie = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+class Lying(Wire):
+    """`b` answers one action with what `lie` makes of its honest reply."""
+
+    def __init__(self, clients: Iterable[ClientData], action: str, lie: Lie) -> None:
+        super().__init__(clients)
+        self.policy = type(self.policy)(quorum=0.5, retries=0)
+        self.about, self.lie = action, lie
+
+    def _serve(self, action: Action, name: str, content: bytes) -> bytes:
+        reply = super()._serve(action, name, content)
+        return pack(self.lie(unpack(reply))) if name == "b" and action.name == self.about else reply
+
+
+def put(**values: Any) -> Lie:
+    """Replace fields; a function is called with the honest value."""
+
+    def lie(reply: Message) -> Message:
+        known = {key: new for key, new in values.items() if key in reply}
+        return {**reply, **{key: new(reply[key]) if callable(new) else new for key, new in known.items()}}
+
+    return lie
+
+
+def without(key: str) -> Lie:
+    return lambda reply: {name: value for name, value in reply.items() if name != key}
+
+
+def many_labels(count: int) -> Lie:
+    names = [f"label {i}" for i in range(count)]
+    return put(labels=names, label_counts=dict.fromkeys(names, 1), quantity=count)
+
+
+def claim(quantity: int) -> Lie:
+    return put(quantity=quantity, label_counts={"0": quantity - 1, "1": 1})
+
+
+@pytest.mark.parametrize(
+    ("action", "lie", "why"),
+    [
+        ("describe", claim(10**12), "quantity"),
+        ("describe", claim(2**62), "quantity"),
+        ("describe", put(test_quantity=2**40), "test_quantity"),
+        ("describe", many_labels(20_000), "labels"),
+        ("describe", put(labels=list(range(200)), label_counts=lambda old: old), "200 labels; there are 80 samples"),
+        ("describe", put(labels=[0, 1, 1]), "twice"),
+        ("describe", put(labels=[0, "1" * 300]), "labels"),
+        ("describe", put(sum=lambda old: old + 1e300), "values beyond 1e"),
+        ("describe", put(sum=lambda old: old * 1e9), "has the mean"),
+        ("describe", put(sum=lambda old: np.full_like(old, np.inf)), "NaN or infinite"),
+        ("spread", put(squares=lambda old: old + 1e308), "has the deviation"),
+        ("spread", put(squares=lambda old: old * 1e12), "has the deviation"),
+        ("spread", put(squares=lambda old: -old), "outside 0"),
+        ("prepare", put(quantity=41), "`quantity` was 40 before and is 41 now"),
+    ],
+)
+def test_a_description_that_cannot_be(clients: list[ClientData], action: str, lie: Lie, why: str) -> None:
+    runtime = Lying(clients, action, lie)
+    with pytest.warns(FedcollabWarning, match="left out: `b`") as noted:
+        federation = federate(runtime)
+    assert why in str(noted[0].message)
+    assert federation.names == ("a", "c", "d", "e", "f")
+    if action != "prepare":
+        assert federation.schema == federate(Wire([c for c in clients if c.name != "b"])).schema
+
+
+def test_squares_that_contradict_the_sums() -> None:
+    """Far from the others' mean, but no deviation from it: by Jensen's inequality that cannot be."""
+    rng = np.random.default_rng(0)
+    y = np.arange(30) % 2
+    made = [ClientData(name, rng.normal(100.0 if name == "b" else 0.0, 1, (30, 2)), y) for name in "abc"]
+    runtime = Lying(made, "spread", put(squares=lambda old: old * 0))
+    with pytest.warns(FedcollabWarning, match="left out: `b` .*`squares` contradict the sums"):
+        assert federate(runtime).names == ("a", "c")
+
+
+@pytest.mark.parametrize(
+    ("lie", "why"),
+    [
+        (put(present=lambda old: old + 100), "more values than there are samples"),
+        (put(kinds=["numeric", "numeric"]), "`kinds` and `categories` contradict"),
+        (put(categories=[["x"], ["rome"]]), "`kinds` and `categories` contradict"),
+        (put(categories=[[], [f"c{i}" for i in range(40)]]), "more texts than the column has values"),
+        (put(sum=np.array([1.0, 1.0])), "a column without numbers"),
+    ],
+)
+def test_a_table_that_cannot_be(lie: Lie, why: str) -> None:
+    def made(name: str) -> ClientData:
+        rng = np.random.default_rng(ord(name))
+        return ClientData(name, pd.DataFrame({"age": rng.normal(50, 9, 30), "town": ["rome", "oslo"] * 15}),
+                          np.arange(30) % 2)  # fmt: skip
+
+    with pytest.warns(FedcollabWarning, match="left out: `b`") as noted:
+        assert federate(Lying([made(name) for name in "abc"], "describe", lie)).names == ("a", "c")
+    assert why in str(noted[0].message)
+
+
+def negative(m: Any) -> Any:
+    """Moments with a negative product of a feature with itself: not positive semidefinite."""
+    changed = m.copy()
+    changed[..., 0] = -10
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("method", "action", "lie", "why"),
+    [
+        ("few-round", "few-moments", put(m=negative), "positive semidefinite"),
+        ("few-round", "few-moments", put(m=lambda old: old * 100), "counts"),
+        ("few-round", "few-moments", put(m=lambda old: np.where(np.arange(old.shape[-1]) == old.shape[-1] - 1, old,
+                                                                 old * np.float32(1e6))), "times as long"),
+        ("few-round", "few-validate", put(found=lambda old: old + 50), "outside 0 to 1"),
+        ("few-round", "few-validate", put(found=lambda old: old[:, :1].copy()), "has shape"),
+        ("prototype", "prototype-means", put(means=lambda old: np.zeros((2, 9), dtype=np.float32)), "has shape"),
+        ("prototype", "prototype-means", put(spread=lambda old: -old - 1), "outside 0"),
+        ("cross", "cross-norm", put(norm=np.array([-3.0])), "outside 0"),
+        ("cross", "cross-step", put(w=lambda old: old + np.float32(3e38)), "outside -1"),
+        ("cross", "cross-validate", put(accuracy=lambda old: old + 50), "outside 0 to 1"),
+        ("cross", "cross-validate", put(replicates=lambda old: old + 50), "outside -5 to 6"),
+    ],
+)  # fmt: skip
+def test_statistics_that_cannot_be(clients: list[ClientData], method: str, action: str, lie: Lie, why: str) -> None:
+    options = {"rounds": 4, "repeats": 1} if method == "cross" else {}
+    whole = estimate_distances(Wire(clients), method=method, **options)
+    with pytest.warns(FedcollabWarning, match="`b` .*left unobserved") as noted:
+        found = estimate_distances(Lying(clients, action, lie), method=method, **options)
+    assert any(why in str(note.message) for note in noted)
+    others = [i for i, name in enumerate(found.names) if name != "b"]
+    assert not found.observed[found.names.index("b"), others].any()
+    np.testing.assert_array_equal(found.raw[np.ix_(others, others)], whole.raw[np.ix_(others, others)])
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "action", "lie", "why"),
+    [
+        ("fedavg", "train", put(w=lambda old: old + np.float32(3e38)), "beyond 1e"),
+        ("fedavg", "train", put(finite=False), "not finite has `diverged`"),
+        ("fedavg", "train", put(loss=np.array([1e300])), "beyond 1e"),
+        ("scaffold", "train", without("change"), "`change` is missing"),
+        ("scaffold", "train", put(change=np.zeros(3, dtype=np.float32)), "`change` has shape"),
+        ("scaffold", "train", put(change=lambda old: old + np.float32(1e30)), "beyond 1e"),
+        ("fednova", "train", without("steps"), "`steps` is missing"),
+        ("fednova", "train", put(steps=np.zeros(1, dtype=np.float32)), "one number of at least 1"),
+        ("fednova", "train", put(steps=np.ones(5, dtype=np.float32)), "one number of at least 1"),
+        ("fedavg", "evaluate", put(measures=np.array([7.0, 0.1, 0.9, 0.9, 0.1, 40])), "outside 0 to 1"),
+        ("fedavg", "evaluate", put(measures=np.array([np.inf, 0.1, 0.9, 0.9, 0.1, 40])), "outside 0 to 1"),
+        ("fedavg", "evaluate", put(measures=np.array([0.9, -1.0, 0.9, 0.9, 0.1, 40])), "negative loss"),
+        ("fedavg", "evaluate", put(measures=np.array([0.9, 0.1, 0.9, 0.9, 0.1, 1e15])), "samples"),
+    ],
+)
+def test_updates_and_measures_that_cannot_be(
+    clients: list[ClientData], algorithm: str, action: str, lie: Lie, why: str
+) -> None:
+    """The coalition of the liar goes on without it, and no honest client is named."""
+    with pytest.warns(FedcollabWarning, match="client `b` failed") as noted:
+        result = train(Lying(clients, action, lie), TYPES, algorithm, **SMALL)
+    assert any(why in str(note.message) for note in noted)
+    assert {name for _, name, _ in result.failures} == {"b"}
+    assert not result.stopped
+    assert np.isfinite(result.models["last"]).all()
+    calm = train(Wire(clients), TYPES, algorithm, **SMALL)
+    np.testing.assert_array_equal(result.models["last"][1], calm.models["last"][1])
+    if action == "evaluate":
+        np.testing.assert_array_equal(np.delete(result.accuracy, 1), np.delete(calm.accuracy, 1))
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        put(held_out=np.zeros(7)),
+        put(held_out=lambda old: -1 - np.abs(old)),
+        put(w=lambda old: old + np.float32(3e38)),
+        without("w"),
+    ],
+)
+def test_folds_that_cannot_be(clients: list[ClientData], lie: Lie) -> None:
+    """Where the number of rounds is chosen: the coalition of the liar chooses without it."""
+    settings = {**SMALL, "stopping": "held-out", "rounds": 6}
+    with pytest.warns(FedcollabWarning, match="client `b` failed"):
+        result = train(runtime := Lying(clients, "train-folds", lie), TYPES, **settings)
+    assert {absence.client for absence in runtime.absences} == {"b"}
+    calm = train(Wire(clients), TYPES, **settings)
+    np.testing.assert_array_equal(result.models["last"][1], calm.models["last"][1])
+
+
+def test_a_comparison_that_cannot_be(clients: list[ClientData]) -> None:
+    """More samples right for two models than for one of them: the figures are taken from the trainings instead."""
+    alone = train(Wire(clients), "local", **SMALL)
+    honest = compare(Wire(clients), {"alone": alone})
+    runtime = Lying(clients, "compare", put(right=lambda old: np.where(np.eye(2) > 0, old, old.max() + 1)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FedcollabWarning)
+        found = compare(runtime, {"alone": alone})
+    assert {absence.client for absence in runtime.absences} == {"b"}
+    np.testing.assert_array_equal(np.delete(found.loss[:, 0], 1), np.delete(honest.loss[:, 0], 1))
+
+
+def test_nobody_is_left_out_of_two(clients: list[ClientData]) -> None:
+    """Of two clients nobody can say which one has the wrong units: the run goes on, or pauses; it never crashes."""
+    runtime = Lying(clients[:2], "describe", put(quantity=0))
+    with pytest.raises(Paused, match="`b`"):
+        federate(runtime)
+    federation = federate(Lying(clients[:2], "spread", put(squares=lambda old: old * 1e20)))
+    assert federation.names == ("a", "b")
