@@ -47,8 +47,17 @@ from fedcollab.training.descend import OPTIMIZERS, Local, Setting, descend, grad
 from fedcollab.training.hooks import Algorithm
 from fedcollab.training.kept import averaged_keys, first_state, with_own, withhold
 from fedcollab.training.models import size_of
+from fedcollab.training.secure_client import (
+    Boxes,
+    Layout,
+    Masked,
+    limit_masks,
+    masked_reply,
+    refuse_absurd,
+    sent_before,
+)
 from fedcollab.wire.action import Refused, Release, action, require_samples
-from fedcollab.wire.fields import FurtherArrays, Sides, Whole
+from fedcollab.wire.fields import FurtherArrays, Positive, Sides, Whole
 from fedcollab.wire.limits import Limits
 from fedcollab.wire.message import Message
 from fedcollab.wire.silo import Silo
@@ -86,7 +95,41 @@ class TrainMessage(TypedDict):
     coalition: NotRequired[list[str]]
 
 
-class TrainReply(TypedDict):
+class SecureFields(TypedDict):
+    """What messages of `train` and `train-folds` carry for secure aggregation (see `secure.member`).
+
+    Attributes
+    ----------
+    group : str
+        The group whose members add up their updates under masks.
+    total : int
+        The samples of all members.
+    certificates : list of str
+        The members' keys, until the client has answered once.
+    boxes : array
+        What the members sealed for this one in the last round, where everybody must answer.
+    """
+
+    group: NotRequired[str]
+    total: NotRequired[Positive]
+    certificates: NotRequired[list[str]]
+    boxes: NotRequired[Boxes]
+
+
+class SecureReply(TypedDict):
+    """What replies have in the place of arrays where updates are masked: integers, their layout, boxes, values cut."""
+
+    masked: NotRequired[Masked]
+    layout: NotRequired[Layout]
+    boxes: NotRequired[Boxes]
+    cut: NotRequired[Whole]
+
+
+class SecureTrainMessage(TrainMessage, SecureFields):
+    """What a client is sent to train, with or without masks."""
+
+
+class TrainReply(SecureReply):
     """What a client answers after training: its weights and mean loss or, where they are not finite, what diverged."""
 
     finite: bool
@@ -156,12 +199,13 @@ def train_stacked(messages: Messages, silos: Silos) -> dict[str, Message]:
         Each client's `TrainReply`, in order of name; a client that failed has `error` instead.
     """
     setting = setting_of(messages)
-    steps = {name: steps_of(len(silos[name].arrays.y), setting) for name in messages}
+    before = sent_before(messages, silos)
+    steps = {name: steps_of(len(silos[name].arrays.y), setting) for name in messages if name not in before}
 
     def work(names: list[str]) -> dict[str, Message]:
         return _train_group(names, messages, silos, setting)
 
-    return gather(messages, in_stacks(work, steps, setting, next(iter(silos.values())).device))
+    return gather(messages, [before, *in_stacks(work, steps, setting, next(iter(silos.values())).device)])
 
 
 def evaluate_stacked(messages: Messages, silos: Silos) -> dict[str, Message]:
@@ -221,10 +265,14 @@ def limit_train(message: TrainMessage, silo: Silo, limits: Limits) -> None:
         )
     require_samples(len(silo.arrays.y), limits, "an update")
     limit_setting(message, silo, limits)
+    limit_masks(message, silo, limits)
 
 
 def _complete_or_diverged(message: TrainMessage, reply: TrainReply) -> str | None:
     """Return what is wrong with a reply whose `finite` does not go with its weights and loss; None if nothing is."""
+    if reply["finite"] and "group" in message:
+        whole = {"masked", "layout", "boxes", "cut", "loss"} <= set(reply) and "w" not in reply
+        return None if whole else "a finite masked reply has `masked`, `layout`, `boxes`, `cut`, `loss` and no `w`"
     if reply["finite"]:
         return None if "w" in reply and "loss" in reply else "a finite reply has `w` and `loss`"
     return None if "diverged" in reply and "w" not in reply else "a reply that is not finite has `diverged` and no `w`"
@@ -238,7 +286,7 @@ def _complete_or_diverged(message: TrainMessage, reply: TrainReply) -> str | Non
     consistent=_complete_or_diverged,
     stacked=train_stacked,
 )
-def train(message: Annotated[TrainMessage, FurtherArrays], silo: Silo) -> Annotated[TrainReply, FurtherArrays]:
+def train(message: Annotated[SecureTrainMessage, FurtherArrays], silo: Silo) -> Annotated[TrainReply, FurtherArrays]:
     """Train one client's model for one round."""
     return cast(TrainReply, train_stacked({silo.name: message}, {silo.name: silo})[silo.name])
 
@@ -292,6 +340,11 @@ def _train(names: Sequence[str], messages: Messages, silos: Silos, setting: Sett
     clients = [_local(messages[name], silos[name], algorithm, setting) for name in names]
     means = {name: client.means for name, client in zip(names, clients, strict=True)}
     with lend_network(setting, silos[names[0]].device) as network:
+        for name, local in zip(names, clients, strict=True):
+            if "group" in messages[name]:
+                held = data_of(silos[name])
+                logits = gradient(network, setting).logits(local.message["w"], held["x_test"])
+                refuse_absurd(messages[name], silos[name], float(functional.cross_entropy(logits, held["y_test"])))
         replies, states, losses = descend(clients, algorithm, network, setting, messages[names[0]]["round"])
     result: dict[str, Message] = {}
     for name, reply, state, loss in zip(names, replies, states, losses, strict=True):
@@ -300,7 +353,8 @@ def _train(names: Sequence[str], messages: Messages, silos: Silos, setting: Sett
         state = add_means(state, means[name], keys, messages[name]["round"], setting.averaging)
         if np.isfinite(loss) and all(is_finite(value) for value in (*reply.values(), *state.values())):
             keep_state(silos[name], messages[name], arrays_of(state))
-            result[name] = {**arrays_of(reply), "loss": np.array([loss]), "finite": True}
+            plain = {"loss": np.array([loss]), "finite": True}
+            result[name] = masked_reply(messages[name], silos[name], arrays_of(reply), plain)
         else:
             result[name] = {"finite": False, "diverged": f"loss {loss:g}"}
     return result

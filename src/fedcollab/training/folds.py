@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, NotRequired, TypedDict, cast
+from typing import Annotated, Any, NotRequired, cast
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -24,7 +24,7 @@ from fedcollab.data.schema import Arrays
 from fedcollab.data.split import fold_of
 from fedcollab.errors import InputError
 from fedcollab.training.averaging import add_means, split_means, use_means
-from fedcollab.training.client import limit_train
+from fedcollab.training.client import SecureFields, SecureReply, limit_train
 from fedcollab.training.client_side import (
     algorithm_of,
     arrays_of,
@@ -43,6 +43,7 @@ from fedcollab.training.descend import Local, Setting, descend, gradient, person
 from fedcollab.training.hooks import Algorithm, State
 from fedcollab.training.kept import averaged_keys, first_state, with_own, withhold
 from fedcollab.training.models import Network
+from fedcollab.training.secure_client import limit_masks, masked_reply, refuse_absurd, sent_before
 from fedcollab.wire.action import Refused, Release, action
 from fedcollab.wire.fields import FurtherArrays, Positive, Sides, Whole
 from fedcollab.wire.limits import Limits
@@ -54,13 +55,13 @@ MOST_FOLDS = 10
 Models = Annotated[NDArray[np.float32], Sides("K", "P")]
 
 
-class FoldsMessage(TypedDict):
+class FoldsMessage(SecureFields):
     """What a client is sent: K models, each to be measured on the fold that it has not seen and trained on the others.
 
     Attributes
     ----------
     setting, since, training, coalition
-        As in `client.TrainMessage`.
+        As in `client.TrainMessage`; the fields of secure aggregation as in `client.SecureFields`.
     round : int
         The round to train; the models are those after the rounds before it.
     folds : int
@@ -84,7 +85,7 @@ class FoldsMessage(TypedDict):
     coalition: NotRequired[list[str]]
 
 
-class FoldsReply(TypedDict):
+class FoldsReply(SecureReply):
     """What a client answers.
 
     Attributes
@@ -174,6 +175,7 @@ def parts_of(silo: Silo, folds: int, seed: int) -> list[Part]:
 def _limit_folds(message: FoldsMessage, silo: Silo, limits: Limits) -> None:
     """Refuse what `train` would refuse, and more folds than models or than a silo should keep models for."""
     limit_train({**message, "w": message["w"][0]}, silo, limits)  # type: ignore[typeddict-unknown-key]
+    limit_masks(message, silo, limits)  # for every fold's model
     if len(message["w"]) != message["folds"] or message["folds"] > MOST_FOLDS:
         raise Refused(f"`w` has {len(message['w'])} models; expected one for each fold, and at most {MOST_FOLDS}")
 
@@ -184,10 +186,11 @@ def train_folds_stacked(messages: Mapping[str, Any], silos: Mapping[str, Silo]) 
     unfit = {
         name: _unfit(parts_of(silos[name], messages[name]["folds"], setting.seed), silos[name]) for name in messages
     }
-    fit = [name for name in messages if not unfit[name]]
     replies: dict[str, Message] = {
         name: {"finite": True, "held_out": np.full(1, np.nan), "unfit": why} for name, why in unfit.items() if why
     }
+    replies |= sent_before({name: message for name, message in messages.items() if not unfit[name]}, silos)
+    fit = [name for name in messages if name not in replies]
     if not fit:
         return gather(messages, [replies])
     jobs: dict[str, Work] = {
@@ -308,8 +311,11 @@ def _reply(message: Message, silo: Silo, folds: list[Done]) -> Message:
             silo.state.pop(slot, None)
     if not message["train"]:
         return {"finite": True, "held_out": held_out}
+    if "group" in message:
+        refuse_absurd(message, silo, float(held_out.max()))
     keep_state(silo, message, arrays_of(_stack([fold.state for fold in folds])), SLOT)
-    return {"finite": True, "held_out": held_out, **arrays_of(_stack([fold.reply for fold in folds]))}
+    plain = {"finite": True, "held_out": held_out}
+    return masked_reply(message, silo, arrays_of(_stack([fold.reply for fold in folds])), plain)
 
 
 def _stack(parts: list[State]) -> State:

@@ -44,6 +44,9 @@ class Algorithm:
         Names of parameters that stay with each client, as in `fedcollab.train`.
     plain_steps : bool
         Whether all that it knows of a local step is that weights change; if it is False only SGD takes its steps.
+    additive : bool
+        Whether `aggregate` needs no more of the replies than their weighted mean, array by array; secure aggregation
+        gives the server nothing else.
     averaged : tuple of str
         Keys of a client's state that are personal models, of which a mean over rounds is used (see `averaging`).
 
@@ -63,6 +66,7 @@ class Algorithm:
     keep: ClassVar[tuple[str, ...]] = ()
     averaged: ClassVar[tuple[str, ...]] = ()
     plain_steps: ClassVar[bool] = True
+    additive: ClassVar[bool] = True
 
     # server side
 

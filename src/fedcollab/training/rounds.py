@@ -27,6 +27,7 @@ from fedcollab.training.checkpoint import Snapshot, Stopping
 from fedcollab.training.descend import Setting
 from fedcollab.training.hooks import Algorithm, State, average
 from fedcollab.training.models import Network
+from fedcollab.training.secure_rounds import SecureSums
 from fedcollab.wire.action import Action
 from fedcollab.wire.message import Message
 
@@ -73,6 +74,8 @@ class Session:
         The share of each coalition that takes part in a round.
     training : str
         What tells this training from others, so that no client goes on from another's state.
+    secure : SecureSums, optional
+        Under secure aggregation, what adds up the masked replies of each coalition.
     servers : list of dict
         Each coalition's state on the server.
     assignment : dict
@@ -96,6 +99,7 @@ class Session:
     quantities: Mapping[str, int]
     participation: float = 1.0
     training: str = ""
+    secure: SecureSums | None = None
     servers: list[State] = field(default_factory=list)
     assignment: dict[str, int] = field(default_factory=dict)
     stopped: dict[int, str] = field(default_factory=dict)
@@ -155,7 +159,7 @@ class Session:
         """Return the model of every coalition, [coalitions, P]."""
         return torch.stack([server["w"] for server in self.servers])
 
-    def train(self, number: int, sent: Mapping[str, State]) -> tuple[Replies, dict[str, float], dict[str, str]]:
+    def train(self, number: int, sent: Mapping[str, State]) -> Trained:
         """Train clients locally.
 
         Parameters
@@ -165,22 +169,48 @@ class Session:
         sent : mapping
             What each client that takes part is sent.
 
-        Returns
-        -------
-        tuple
-            Replies and losses by client, and for clients whose weights or loss are not finite what diverged.
+        Raises
+        ------
+        Paused
+            If too few clients answer.
         """
-        answers = self.call(client.train, number, {name: arrays_of(state) for name, state in sent.items()})
+        messages = self.complete(number, {name: arrays_of(state) for name, state in sent.items()}, masked=True)
+        answers = self.send(client.train, number, messages)
         spoilt = {name: answer["diverged"] for name, answer in answers.items() if not answer["finite"]}
         good = {name: answer for name, answer in answers.items() if name not in spoilt}
         self.seen |= dict.fromkeys(good, number)
         losses = {name: float(answer["loss"][0]) for name, answer in good.items()}
-        plain = ("loss", "finite")
-        replies = {
-            name: {key: tensor_of(value) for key, value in answer.items() if key not in plain}
-            for name, answer in good.items()
-        }
-        return replies, losses, spoilt
+        return Trained(messages, good, losses, spoilt)
+
+    def combine(
+        self, sent: Mapping[str, Message], answers: Mapping[str, Message], failed: Sequence[int] = ()
+    ) -> dict[int, Combined]:
+        """Return for each coalition what `aggregate` takes: its clients' replies and what each weighs.
+
+        Under secure aggregation it is the weighted mean of the replies alone.
+
+        Parameters
+        ----------
+        sent : mapping
+            The whole message that each client was sent.
+        answers : mapping
+            The answer of each client that has an update.
+        failed : sequence of int
+            Coalitions whose round is given up, because an update of theirs is not finite.
+
+        Raises
+        ------
+        Paused
+            If, under secure aggregation, too few members of a coalition answer.
+        """
+        if self.secure is not None:
+            means = self.secure.means(sent, answers, failed)
+            return {coalition: Combined([mean], [1.0]) for coalition, mean in means.items()}
+        combined = {}
+        for coalition in sorted({self.assignment[name] for name in answers} - set(failed)):
+            names = [name for name in self.members(coalition) if name in answers]
+            combined[coalition] = Combined([reply_of(answers[name]) for name in names], self.shares(names))
+        return combined
 
     def evaluate(self, number: int, *, keep: bool = False) -> Evaluation:
         """Test every client's coalition's model and, where the algorithm personalises, its own.
@@ -211,15 +241,13 @@ class Session:
         answers = self.call(client.losses, number, {name: {"models": models} for name in self.names})
         return {name: answer["losses"] for name, answer in answers.items()}
 
-    def aggregate(self, server: State, replies: Replies, number: int) -> State:
+    def aggregate(self, server: State, combined: Combined, number: int) -> State:
         """Return a coalition's next state, from its state and the replies of its clients, after a round."""
-        before = server.get("mean")
-        names = sorted(replies)
-        shares = self.shares(names)
-        server = self.algorithm.aggregate(server, [replies[name] for name in names], shares)
+        before, replies, shares = server.get("mean"), combined.replies, combined.weights
+        server = self.algorithm.aggregate(server, replies, shares)
         if self.network.buffers:  # batch-norm statistics are averages, whatever the algorithm does to weights
             first = self.network.parameters
-            mean = average([replies[name]["w"][first:] for name in names], shares)
+            mean = average([reply["w"][first:] for reply in replies], shares)
             server = {**server, "w": torch.cat([server["w"][:first], mean])}
         averaging = self.setting.averaging
         return {**server, "mean": blend(before, server["w"], number, averaging)} if averaging else server
@@ -247,11 +275,36 @@ class Session:
         messages : mapping
             What each client is sent, beside the setting, the round and with whom it trains.
         """
+        return self.send(action, number, self.complete(number, messages, named=action is not client.losses))
+
+    def complete(
+        self, number: int, messages: Mapping[str, Message], *, named: bool = True, masked: bool = False
+    ) -> dict[str, Message]:
+        """Return messages with the setting, the round and what else each client needs to know.
+
+        Parameters
+        ----------
+        number : int
+            The round.
+        messages : mapping
+            What each client is sent beside that.
+        named : bool, default True
+            Say with whom the client trains.
+        masked : bool, default False
+            Ask for masks, if the training is under secure aggregation.
+        """
         common = {"setting": self._text, "round": number, "training": self.training}
         since = {name: {"since": self.seen[name]} if name in self.seen else {} for name in messages}
-        with_whom = {name: {} if action is client.losses else {"coalition": self._partners(name)} for name in messages}
-        sent = {name: {**common, **since[name], **with_whom[name], **message} for name, message in messages.items()}
-        answers = self.federation.call(action, sent, partial=True)
+        with_whom = {name: {"coalition": self._partners(name)} if named else {} for name in messages}
+        secure = {} if self.secure is None or not masked else self.secure.fields(list(messages))
+        return {
+            name: {**common, **since[name], **with_whom[name], **secure.get(name, {}), **message}
+            for name, message in messages.items()
+        }
+
+    def send(self, action: Action, number: int, messages: Mapping[str, Message]) -> dict[str, Message]:
+        """Call clients with complete messages; the rest is as in `call`."""
+        answers = self.federation.call(action, messages, partial=True)
         for name, reason in self.federation.absent.items():
             self._note(number, name, reason)
         return answers
@@ -316,6 +369,41 @@ class Grouping:
         replies : dict
             What the clients sent back.
         """
+
+
+@dataclass(frozen=True, eq=False)
+class Combined:
+    """What a coalition's replies come to: single ones with their weights, or their mean alone with weight 1."""
+
+    replies: Sequence[State]
+    weights: Sequence[float]
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """What local training left.
+
+    Parameters
+    ----------
+    sent : dict
+        The whole message that each client was sent.
+    answers : dict
+        The answer of each client that has an update.
+    losses : dict
+        The mean training loss of each client.
+    spoilt : dict
+        What diverged at clients whose weights or loss are not finite.
+    """
+
+    sent: dict[str, Message]
+    answers: dict[str, Message]
+    losses: dict[str, float]
+    spoilt: dict[str, str]
+
+    @property
+    def replies(self) -> Replies:
+        """The update of each client, as tensors."""
+        return {name: reply_of(answer) for name, answer in self.answers.items()}
 
 
 @dataclass(frozen=True)
@@ -403,6 +491,7 @@ def _snapshot(session: Session, grouping: Grouping) -> Snapshot:
         dict(session.seen),
         grouping.distances,
         {name: kept for name, kept in session.federation.runtime.states().items() if name in session.names},
+        secure={} if session.secure is None else session.secure.to_message(),
     )
 
 
@@ -413,6 +502,8 @@ def _restore(session: Session, grouping: Grouping, snapshot: Snapshot) -> None:
     session.stopped, session.failures = dict(snapshot.stopped), list(snapshot.failures)
     session.seen, grouping.distances = dict(snapshot.seen), snapshot.distances
     session.federation.runtime.restore(snapshot.states)
+    if session.secure is not None:
+        session.secure.restore(snapshot.secure)
 
 
 def _one_round(number: int, session: Session, grouping: Grouping) -> dict[str, float]:
@@ -420,28 +511,33 @@ def _one_round(number: int, session: Session, grouping: Grouping) -> dict[str, f
     chosen = {coalition: session.participants(number, coalition) for coalition in session.active}
     messages = {coalition: session.algorithm.broadcast(session.servers[coalition]) for coalition in chosen}
     sent = {name: messages[coalition] for coalition, names in chosen.items() for name in names}
-    replies, losses, spoilt = session.train(number, sent)
+    trained = session.train(number, sent)
+    combined = session.combine(trained.sent, trained.answers, [session.assignment[name] for name in trained.spoilt])
     old = list(session.servers)
     for coalition, names in chosen.items():
-        bad = [name for name in names if name in spoilt]
-        present = [name for name in names if name in replies]
+        bad = [name for name in names if name in trained.spoilt]
         if bad:
             session.stopped[coalition] = reason = (
                 f"round {number}: the training loss or the weights of client `{bad[0]}` became NaN or infinite "
-                f"({spoilt[bad[0]]}); the model of round {number - 1} is kept"
+                f"({trained.spoilt[bad[0]]}); the model of round {number - 1} is kept"
             )
             warnings.warn(f"coalition of `{bad[0]}` stopped in {reason}", FedcollabWarning, stacklevel=4)
-        elif present:
-            session.servers[coalition] = session.aggregate(
-                session.servers[coalition], {name: replies[name] for name in present}, number
-            )
-    grouping.after(number, session, old, replies)
-    return losses
+        elif coalition in combined:
+            session.servers[coalition] = session.aggregate(session.servers[coalition], combined[coalition], number)
+    grouping.after(number, session, old, {} if session.secure is not None else trained.replies)
+    return trained.losses
 
 
 def arrays_of(state: State) -> Message:
     """Return tensors as NumPy arrays, for a message."""
     return {key: value.numpy() for key, value in state.items()}
+
+
+def reply_of(answer: Message) -> State:
+    """Return the arrays of an answer that are part of an update, as tensors."""
+    measured = ("loss", "held_out")
+    arrays = {key: value for key, value in answer.items() if isinstance(value, np.ndarray) and key not in measured}
+    return {key: tensor_of(value) for key, value in arrays.items()}
 
 
 def tensor_of(value: NDArray[Any]) -> Tensor:

@@ -26,7 +26,7 @@ from fedcollab.progress import Progress
 from fedcollab.training import folds
 from fedcollab.training.checkpoint import Stopping
 from fedcollab.training.hooks import State
-from fedcollab.training.rounds import Grouping, Replies, Session, arrays_of, tensor_of
+from fedcollab.training.rounds import Combined, Grouping, Session, arrays_of
 from fedcollab.wire.message import Message
 
 FOLDS = 2
@@ -66,6 +66,10 @@ def choose_rounds(session: Session, grouping: Grouping, ceiling: int, progress: 
     grouping.start(session)
     models = {coalition: [server] * FOLDS for coalition, server in enumerate(session.servers)}
     curves: dict[str, list[Curve]] = {name: [] for name in asked(session)}
+    if session.secure is not None:  # masks cancel over whole coalitions only: one with a client too small has no say
+        models = {
+            coalition: made for coalition, made in models.items() if set(session.members(coalition)) <= set(curves)
+        }
     for number in range(1, ceiling + 2):  # the last message only measures
         training = {name for coalition in models for name in session.participants(number, coalition)}
         sent = {
@@ -78,7 +82,8 @@ def choose_rounds(session: Session, grouping: Grouping, ceiling: int, progress: 
         if not sent:
             break
         try:
-            answers = session.call(folds.train_folds, number, sent)
+            messages = _complete(session, number, sent)
+            answers = session.send(folds.train_folds, number, messages)
         except Paused as error:
             if not _refused(session, sent):
                 raise
@@ -88,20 +93,24 @@ def choose_rounds(session: Session, grouping: Grouping, ceiling: int, progress: 
         for name, answer in answers.items():
             if "unfit" in answer:
                 del curves[name]
+                if session.secure is not None:
+                    models.pop(session.assignment[name], None)
             else:
                 curves[name].append(answer["held_out"])
         answers = {name: answer for name, answer in answers.items() if name in curves}
-        session.seen |= {name: number for name, answer in answers.items() if "w" in answer}
+        trained = {name: answer for name, answer in answers.items() if "w" in answer or "masked" in answer}
+        session.seen |= dict.fromkeys(trained, number)
         for coalition in list(models):
-            replies = {name: answers[name] for name in session.members(coalition) if name in answers}
-            trained = {name: reply for name, reply in replies.items() if "w" in reply}
-            if not replies or not all(reply["finite"] for reply in replies.values()):
+            replies = [answers[name] for name in session.members(coalition) if name in answers]
+            if not replies or not all(reply["finite"] for reply in replies):
                 del models[coalition]  # it diverged, or nobody answers: what was measured so far decides
-            elif trained:
-                models[coalition] = [
-                    session.aggregate(server, _states(trained, fold), number)
-                    for fold, server in enumerate(models[coalition])
-                ]
+        given_up = [coalition for coalition in range(len(session.servers)) if coalition not in models]
+        asked_for = {name: message for name, message in messages.items() if message["train"]}
+        for coalition, combined in session.combine(asked_for, trained, given_up).items():
+            models[coalition] = [
+                session.aggregate(server, _of_fold(combined, fold), number)
+                for fold, server in enumerate(models[coalition])
+            ]
         progress(min(number, ceiling), ceiling)
     measured = {name: np.array(curve) for name, curve in curves.items() if len(curve) > 1}
     members = [session.members(coalition) for coalition in range(len(session.servers))]
@@ -210,9 +219,18 @@ def _broadcast(session: Session, server: State) -> State:
     return {**sent, "mean": server.get("mean", server["w"])} if session.setting.averaging else sent
 
 
-def _states(replies: Mapping[str, Message], fold: int) -> Replies:
-    """Return the part of the replies that belongs to one fold."""
+def _complete(session: Session, number: int, sent: Mapping[str, Message]) -> dict[str, Message]:
+    """Return complete messages; those that ask for an update ask for masks where the training is under them."""
     return {
-        name: {key: tensor_of(value[fold]) for key, value in reply.items() if key not in ("held_out", "finite")}
-        for name, reply in replies.items()
+        name: message
+        for train in (True, False)
+        for name, message in session.complete(
+            number, {name: part for name, part in sent.items() if part["train"] == train}, masked=train
+        ).items()
     }
+
+
+def _of_fold(combined: Combined, fold: int) -> Combined:
+    """Return the part of combined replies that belongs to one fold."""
+    parts = [{key: value[fold] for key, value in reply.items()} for reply in combined.replies]
+    return Combined(parts, combined.weights)

@@ -8,6 +8,7 @@
     actions = ["inspect", "describe", "spread", "prepare", "few-moments", "few-validate"]
     max_bytes = 1_000_000_000                         # of a message
     max_splits = 3                                    # hold-outs that servers may choose, where there is no test data
+    secure_aggregation = true                         # updates leave under masks only (docs/secure-aggregation.md)
 
 Every line may be missing. What each can and cannot do against a server that lies: docs/threats.md.
 """
@@ -63,6 +64,8 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         The largest message.
     max_splits : int
         How many test splits servers may choose over time, where the silo brings no test data.
+    secure_aggregation : bool
+        Whether the silo refuses to send an update that is not masked.
     """
 
     min_samples: AtLeastOne = 10
@@ -72,6 +75,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     actions: tuple[str, ...] | None = None
     max_bytes: AtLeastOne = 2_000_000_000
     max_splits: AtLeastOne = 10
+    secure_aggregation: bool = False
 
 
 NO_LIMITS = Limits(min_samples=1)  # in-process runtimes: whoever runs them holds the data of all clients anyway

@@ -20,6 +20,7 @@ class FedNova(Algorithm):
     """FedAvg whose server divides each client's update by its number of local steps before averaging."""
 
     plain_steps = False
+    additive = False
 
     def reply(self, w: Tensor, message: State, state: State, steps: Tensor, lr: float) -> State:
         """Return the trained weights and how many steps led to them.
