@@ -52,6 +52,12 @@ def cell(name: str, split: int, model: str, policy: str) -> dict[str, Any]:
         "chosen": [float(chosen.reported_loss.mean()), float(chosen.reported.mean())],
         "rounds": float(np.mean(chosen.rounds)),
         "cost": [full.cost["seconds"], chosen.cost["seconds"]],
+        "clients": {
+            "names": list(chosen.names),
+            "loss": chosen.reported_loss.tolist(),
+            "accuracy": chosen.reported.tolist(),
+            "full_accuracy": full.reported.tolist(),
+        },
     }
 
 

@@ -79,7 +79,7 @@ class FedCluster(Grouping):
             if len(session.servers) >= self.k or len(names) < 2:
                 continue
             lengths = [float(updates[name].norm()) for name in names]
-            mean = float(average([updates[name] for name in names], session.shares(names)).norm())
+            mean = float(average([updates[name] for name in names], session.shares(names, cluster)).norm())
             if mean < self.eps1 * max(lengths) and max(lengths) > self.eps2:
                 apart = bipartition(1.0 - cosine_matrix([updates[name] for name in names]))
                 for name, moves in zip(names, apart, strict=True):

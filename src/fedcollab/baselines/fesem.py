@@ -25,7 +25,7 @@ from fedcollab import seeds
 from fedcollab.baselines.geometry import distance_matrix
 from fedcollab.errors import choose
 from fedcollab.training.hooks import State
-from fedcollab.training.rounds import Combined, Grouping, Replies, Session
+from fedcollab.training.rounds import Grouping, Replies, Session
 
 
 @dataclass(eq=False)
@@ -79,8 +79,9 @@ class FeSEM(Grouping):
         session.servers = list(old)
         for cluster in sorted(set(nearest) - set(session.stopped)):
             names = [name for name in replies if session.assignment[name] == cluster]
-            combined = Combined([replies[name] for name in names], session.shares(names))
-            session.servers[cluster] = session.aggregate(old[cluster], combined, number)
+            session.servers[cluster] = session.aggregate(
+                old[cluster], {name: replies[name] for name in names}, number, cluster
+            )
         if len(replies) == len(session.names):
             self.distances = distance_matrix(list(trained))
 

@@ -47,8 +47,8 @@ class KMeans(Grouping):
         own: dict[str, State] = {name: session.algorithm.server_init(session.initial) for name in session.names}
         for round_number in range(-self.local_rounds, 0):
             sent = {name: session.algorithm.broadcast(server) for name, server in own.items()}
-            replies = session.train(round_number, sent).replies
-            missing = next((name for name in session.names if name not in replies), None)
+            ((replies, _, spoilt),) = session.train(round_number, [sent])
+            missing = next((name for name in session.names if name in spoilt or name not in replies), None)
             if missing is not None:
                 raise InputError(f"baseline 'kmeans' needs every client's weights; client `{missing}` has none to give")
             own = {name: session.algorithm.aggregate(own[name], [replies[name]], [1.0]) for name in session.names}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,7 +12,7 @@ from fedcollab.federation.prepare import hand_out
 from fedcollab.wire.absence import reasons
 from fedcollab.wire.action import Action
 from fedcollab.wire.message import Message
-from fedcollab.wire.runtime import Runtime
+from fedcollab.wire.runtime import Answered, Runtime
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,6 +90,39 @@ class Federation:
         replies = self.runtime.call(action, reached, partial=partial)
         self.runtime.absent = {**self.runtime.absent, **lost}
         return replies
+
+    def call_several(
+        self, calls: Sequence[tuple[Action | str, Mapping[str, Any]]], *, partial: bool = False
+    ) -> list[Answered]:
+        """Have clients carry several actions out in the same round: where a round costs seconds, in one message each.
+
+        Parameters
+        ----------
+        calls : sequence of (Action or str, mapping)
+            Each action, with a message for each client.
+        partial : bool
+            As in `call`.
+
+        Returns
+        -------
+        list of Answered
+            For each call the replies, and who did not answer.
+
+        Raises
+        ------
+        InputError, Paused
+            As in `call`.
+        """
+        names = sorted({name for _, messages in calls for name in messages})
+        lost = self.hand_out(names)
+        if lost and not partial:
+            raise Paused(f"{len(lost)} client(s) could not be prepared: {reasons(lost)}")
+        reached = [(action, {n: m for n, m in messages.items() if n not in lost}) for action, messages in calls]
+        answered = self.runtime.call_several(reached, partial=partial)
+        return [
+            replace(each, absent={**each.absent, **{name: lost[name] for name in messages if name in lost}})
+            for each, (_, messages) in zip(answered, calls, strict=True)
+        ]
 
     def hand_out(self, names: Iterable[str]) -> Mapping[str, str]:
         """Have clients apply this federation's schema, those of them that were last prepared with another.

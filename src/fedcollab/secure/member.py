@@ -46,7 +46,7 @@ GROUP, SENT, IDENTITY, SUMS = "train-secure", "train-secure-sent", "secure-ident
 #: the fewest members of a group, and of those who are left
 LEAST = 3
 #: fields of a message that differ between members; all others must be the same
-OWN_FIELDS = ("since", "certificates", "boxes")
+OWN_FIELDS = ("since", "certificates", "boxes", "alone")
 #: integers at the end of a masked update whose sum is known
 CHECKS = 4
 #: how many models a silo remembers having added up

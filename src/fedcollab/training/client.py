@@ -41,23 +41,24 @@ from fedcollab.training.client_side import (
     lend_network,
     line_of,
     setting_of,
+    slot_of,
     tensor_of,
+    tensors_sent,
 )
 from fedcollab.training.descend import OPTIMIZERS, Local, Setting, descend, gradient, personal, steps_of
 from fedcollab.training.hooks import Algorithm
 from fedcollab.training.kept import averaged_keys, first_state, with_own, withhold
 from fedcollab.training.models import size_of
 from fedcollab.training.secure_client import (
-    Boxes,
-    Layout,
-    Masked,
+    SecureFields,
+    SecureReply,
     limit_masks,
     masked_reply,
     refuse_absurd,
     sent_before,
 )
 from fedcollab.wire.action import Refused, Release, action, require_samples
-from fedcollab.wire.fields import FurtherArrays, Positive, Sides, Whole
+from fedcollab.wire.fields import FurtherArrays, Sides, Whole
 from fedcollab.wire.limits import Limits
 from fedcollab.wire.message import Message
 from fedcollab.wire.silo import Silo
@@ -68,7 +69,7 @@ Weights = Annotated[NDArray[np.float32], Sides("P")]
 Measures = Annotated[NDArray[np.float64], Sides(6, nan=True)]
 
 
-class TrainMessage(TypedDict):
+class TrainMessage(SecureFields):
     """What a client is sent to train: weights to start from, and what to do with them.
 
     Attributes
@@ -85,6 +86,8 @@ class TrainMessage(TypedDict):
         Which training this is (see `checkpoint.identity`).
     coalition : list of str, optional
         With whom the client trains, itself included.
+    layer : int, optional
+        Which of several models that the client trains in the same round this is, where it trains more than its own.
     """
 
     setting: str
@@ -93,40 +96,7 @@ class TrainMessage(TypedDict):
     since: NotRequired[Whole]
     training: NotRequired[str]
     coalition: NotRequired[list[str]]
-
-
-class SecureFields(TypedDict):
-    """What messages of `train` and `train-folds` carry for secure aggregation (see `secure.member`).
-
-    Attributes
-    ----------
-    group : str
-        The group whose members add up their updates under masks.
-    total : int
-        The samples of all members.
-    certificates : list of str
-        The members' keys, until the client has answered once.
-    boxes : array
-        What the members sealed for this one in the last round, where everybody must answer.
-    """
-
-    group: NotRequired[str]
-    total: NotRequired[Positive]
-    certificates: NotRequired[list[str]]
-    boxes: NotRequired[Boxes]
-
-
-class SecureReply(TypedDict):
-    """What replies have in the place of arrays where updates are masked: integers, their layout, boxes, values cut."""
-
-    masked: NotRequired[Masked]
-    layout: NotRequired[Layout]
-    boxes: NotRequired[Boxes]
-    cut: NotRequired[Whole]
-
-
-class SecureTrainMessage(TrainMessage, SecureFields):
-    """What a client is sent to train, with or without masks."""
+    layer: NotRequired[Whole]
 
 
 class TrainReply(SecureReply):
@@ -286,7 +256,7 @@ def _complete_or_diverged(message: TrainMessage, reply: TrainReply) -> str | Non
     consistent=_complete_or_diverged,
     stacked=train_stacked,
 )
-def train(message: Annotated[SecureTrainMessage, FurtherArrays], silo: Silo) -> Annotated[TrainReply, FurtherArrays]:
+def train(message: Annotated[TrainMessage, FurtherArrays], silo: Silo) -> Annotated[TrainReply, FurtherArrays]:
     """Train one client's model for one round."""
     return cast(TrainReply, train_stacked({silo.name: message}, {silo.name: silo})[silo.name])
 
@@ -352,7 +322,7 @@ def _train(names: Sequence[str], messages: Messages, silos: Silos, setting: Sett
         keys = averaged_keys(algorithm, setting)
         state = add_means(state, means[name], keys, messages[name]["round"], setting.averaging)
         if np.isfinite(loss) and all(is_finite(value) for value in (*reply.values(), *state.values())):
-            keep_state(silos[name], messages[name], arrays_of(state))
+            keep_state(silos[name], messages[name], arrays_of(state), slot_of(messages[name]))
             plain = {"loss": np.array([loss]), "finite": True}
             result[name] = masked_reply(messages[name], silos[name], arrays_of(reply), plain)
         else:
@@ -416,8 +386,8 @@ def _local(message: Message, silo: Silo, algorithm: Algorithm, setting: Setting,
     With `mean` its state is the mean over rounds, to be tested.
     """
     data = data_of(silo)
-    sent = {key: tensor_of(value, silo.device) for key, value in message.items() if isinstance(value, np.ndarray)}
-    kept = kept_state(silo, message)
+    sent = tensors_sent(message, silo.device)
+    kept = kept_state(silo, message, slot_of(message))
     if kept is None:
         state = first_state(algorithm, sent, setting)
         if state and "since" in message:

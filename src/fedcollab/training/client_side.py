@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -86,6 +87,20 @@ def lend_network(setting: Setting, device: str) -> Iterator[Network]:
     spare.append(network)
 
 
+def slot_of(message: Message, first: str = "train") -> str:
+    """Return the place in a client's state where it keeps a training; further layers have places of their own.
+
+    Parameters
+    ----------
+    message : dict
+        What the client was sent; `layer` is 0 where it is missing.
+    first : str, default "train"
+        The place of layer 0.
+    """
+    layer = message.get("layer", 0)
+    return f"{first} {layer}" if layer else first
+
+
 def kept_state(silo: Silo, message: Message, slot: str = "train") -> Message | None:
     """Return the state of the round that the message goes on from (`since`); None for a client that is new.
 
@@ -128,6 +143,12 @@ def data_of(silo: Silo) -> Tensors:
 def tensor_of(value: NDArray[Any], device: str) -> Tensor:
     """Return an array as a tensor, without a copy where the array is writeable (PyTorch has no read-only tensors)."""
     return (torch.from_numpy(value) if value.flags.writeable else torch.tensor(value)).to(device)
+
+
+def tensors_sent(message: Message, device: str) -> Tensors:
+    """Return the arrays of numbers that a message carries for the algorithm, as tensors."""
+    arrays = {key: value for key, value in message.items() if isinstance(value, np.ndarray) and value.dtype.kind == "f"}
+    return {key: tensor_of(value, device) for key, value in arrays.items()}
 
 
 def arrays_of(values: State) -> Message:

@@ -15,5 +15,7 @@ LOCAL_EPOCHS = 1
 #: what takes a local step, and by how much weights shrink after it
 OPTIMIZER = "sgd"
 WEIGHT_DECAY = 0.0
+#: the most models of a training with own weights
+ROWS = 6
 #: how the number of rounds is decided
 STOPPING = "held-out"

@@ -4,27 +4,30 @@ A client cuts its training rows into K folds, drawn from a digest of its own sam
 the draw. For each fold there is a model that never sees it. A message carries the K models; the client measures each
 on the fold that it has not seen, trains it for a round on the others, and replies with the K models and one mean loss
 over all folds. Test rows play no part.
+
+`train-alone` does all rounds at once without anybody else, and keeps at the client what each model did with each row
+that it had not seen. Later models are compared with it on the same rows: means and standard errors leave.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Annotated, Any, NotRequired, cast
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, NotRequired, TypedDict, cast
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
+from msgspec import Meta
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn import functional
 
 from fedcollab import seeds
 from fedcollab.data.schema import Arrays
 from fedcollab.data.split import fold_of
 from fedcollab.errors import InputError
-from fedcollab.training.averaging import add_means, split_means, use_means
-from fedcollab.training.client import SecureFields, SecureReply, limit_train
+from fedcollab.training.averaging import add_means, blend, split_means, use_means
+from fedcollab.training.client import limit_setting, limit_train
 from fedcollab.training.client_side import (
     algorithm_of,
     arrays_of,
@@ -37,21 +40,33 @@ from fedcollab.training.client_side import (
     lend_network,
     line_of,
     setting_of,
+    slot_of,
     tensor_of,
+    tensors_sent,
 )
 from fedcollab.training.descend import Local, Setting, descend, gradient, personal, steps_of
 from fedcollab.training.hooks import Algorithm, State
 from fedcollab.training.kept import averaged_keys, first_state, with_own, withhold
 from fedcollab.training.models import Network
-from fedcollab.training.secure_client import limit_masks, masked_reply, refuse_absurd, sent_before
-from fedcollab.wire.action import Refused, Release, action
+from fedcollab.training.outcomes import Outcome, of_logits
+from fedcollab.training.secure_client import (
+    SecureFields,
+    SecureReply,
+    limit_masks,
+    masked_reply,
+    refuse_absurd,
+    sent_before,
+)
+from fedcollab.wire.action import Refused, Release, action, require_samples
 from fedcollab.wire.fields import FurtherArrays, Positive, Sides, Whole
 from fedcollab.wire.limits import Limits
 from fedcollab.wire.message import Message
 from fedcollab.wire.silo import Silo
 
-SLOT = "folds"
-MOST_FOLDS = 10
+SLOT, ALONE = "folds", "alone"
+MOST_FOLDS, MOST_ROUNDS = 10, 10_000
+#: what is measured on rows that a model has not seen
+COLUMNS = ("loss", "accuracy", "loss_stderr", "accuracy_stderr")
 Models = Annotated[NDArray[np.float32], Sides("K", "P")]
 
 
@@ -61,7 +76,7 @@ class FoldsMessage(SecureFields):
     Attributes
     ----------
     setting, since, training, coalition
-        As in `client.TrainMessage`; the fields of secure aggregation as in `client.SecureFields`.
+        As in `client.TrainMessage`.
     round : int
         The round to train; the models are those after the rounds before it.
     folds : int
@@ -72,6 +87,13 @@ class FoldsMessage(SecureFields):
         Whether to train them; otherwise they are only measured.
     last : bool
         Whether this is the last message, after which the client forgets what it kept.
+    measure : bool, optional
+        Whether to measure the models; by default they are.
+    alone : list of int, optional
+        Compare the models with what the client reached alone (`train-alone`) after so many rounds, with this kind of
+        model; and measure the coalition's models too where the algorithm makes personal ones.
+    layer : int, optional
+        As in `client.TrainMessage`.
     """
 
     setting: str
@@ -83,6 +105,9 @@ class FoldsMessage(SecureFields):
     since: NotRequired[Whole]
     training: NotRequired[str]
     coalition: NotRequired[list[str]]
+    measure: NotRequired[bool]
+    alone: NotRequired[Annotated[list[Whole], Sides(2)]]
+    layer: NotRequired[Whole]
 
 
 class FoldsReply(SecureReply):
@@ -93,8 +118,10 @@ class FoldsReply(SecureReply):
     finite : bool
         Whether loss and weights of all models are finite.
     held_out : array
-        The mean loss on rows that the models have not seen, over all folds: of the mean over rounds, if there is one,
-        then of the last round's models.
+        On rows that the models have not seen, over all folds: mean loss and accuracy; and, where they are compared with
+        training alone, the standard errors of the differences of both from it (else NaN). One row for each kind of
+        model: the mean over rounds, if there is one, then the last round's models; then, where they are compared with
+        training alone and the algorithm makes personal models, the same of the coalition's models.
     w : array, optional
         The trained weights.
     diverged : str, optional
@@ -104,9 +131,48 @@ class FoldsReply(SecureReply):
     """
 
     finite: bool
-    held_out: Annotated[NDArray[np.float64], Sides("_", nan=True)]
+    held_out: Annotated[NDArray[np.float64], Sides("_", len(COLUMNS), nan=True)]
     w: NotRequired[Models]
     diverged: NotRequired[str]
+    unfit: NotRequired[str]
+
+
+class AloneMessage(TypedDict):
+    """What a client is sent to train alone: the first weights, and how long.
+
+    Attributes
+    ----------
+    setting : str
+        As in `client.TrainMessage`.
+    rounds : int
+        How many rounds to train.
+    folds : int
+        How many folds.
+    w : array
+        The flat weights to start from.
+    training : str
+        Which training this is (see `checkpoint.identity`).
+    """
+
+    setting: str
+    rounds: Annotated[int, Meta(ge=1, le=MOST_ROUNDS)]
+    folds: Positive
+    w: Annotated[NDArray[np.float32], Sides("P")]
+    training: str
+
+
+class AloneReply(TypedDict):
+    """What a client answers.
+
+    Attributes
+    ----------
+    held_out : array
+        After 0, 1, 2, ... rounds, up to the last one whose weights are finite: rows and columns as in `FoldsReply`.
+    unfit : str, optional
+        Why the client's rows cannot be cut into folds; then nothing was trained.
+    """
+
+    held_out: Annotated[NDArray[np.float64], Sides("_", "_", len(COLUMNS), nan=True)]
     unfit: NotRequired[str]
 
 
@@ -122,10 +188,13 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class Work:
-    """One fold of one client in a round: what is trained, what is measured, what was sent, the rows to measure on."""
+    """One fold of one client in a round: what is trained, what is measured, what was sent, the rows to measure on.
+
+    What is measured is a model (its weights), or a client's part whose personal model is to be made.
+    """
 
     local: Local
-    measured: list[Local]
+    measured: list[Tensor | Local]
     sent: Tensor
     part: Part
     number: int
@@ -134,10 +203,9 @@ class Work:
 
 @dataclass(frozen=True, eq=False)
 class Done:
-    """What a fold of a client left: losses summed over the rows that were held out, and what training gave."""
+    """What a fold of a client left: what each kind of model did with the rows held out, and what training gave."""
 
-    losses: list[float]
-    rows: int
+    outcomes: list[Outcome]
     reply: State
     state: State
     diverged: str = ""
@@ -187,28 +255,48 @@ def train_folds_stacked(messages: Mapping[str, Any], silos: Mapping[str, Silo]) 
         name: _unfit(parts_of(silos[name], messages[name]["folds"], setting.seed), silos[name]) for name in messages
     }
     replies: dict[str, Message] = {
-        name: {"finite": True, "held_out": np.full(1, np.nan), "unfit": why} for name, why in unfit.items() if why
+        name: {"finite": True, "held_out": np.full((1, len(COLUMNS)), np.nan), "unfit": why}
+        for name, why in unfit.items()
+        if why
     }
     replies |= sent_before({name: message for name, message in messages.items() if not unfit[name]}, silos)
-    fit = [name for name in messages if name not in replies]
-    if not fit:
-        return gather(messages, [replies])
-    jobs: dict[str, Work] = {
-        f"{name}\x1f{fold}": job for name in fit for fold, job in enumerate(_work(messages[name], silos[name], setting))
-    }
-    steps = {key: steps_of(len(job.local.y), setting) for key, job in jobs.items()}
-    device = next(iter(silos.values())).device
-
-    def work(keys: list[str]) -> dict[str, Done]:
-        done = _measure_and_train({key: jobs[key] for key in keys}, setting, device)
-        if len(keys) > 1 and any(result.error for result in done.values()):  # only the client at fault is lost
-            done = {key: work([key])[key] for key in keys}
-        return done
-
-    done = {key: result for stack in in_stacks(work, steps, setting, device) for key, result in stack.items()}
-    for name in fit:
-        folds = [done[f"{name}\x1f{fold}"] for fold in range(messages[name]["folds"])]
+    work = {name: _work(messages[name], silos[name], setting) for name in messages if name not in replies}
+    for name, folds in _all_folds(work, setting, silos).items():
         replies[name] = _reply(messages[name], silos[name], folds)
+    return gather(messages, [replies])
+
+
+def train_alone_stacked(messages: Mapping[str, Any], silos: Mapping[str, Silo]) -> dict[str, Message]:
+    """Train the fold models of many clients, each alone, for all rounds; arguments as in `client.train_stacked`."""
+    setting = setting_of(messages)
+    replies: dict[str, Message] = {}
+    tracks = {}
+    for name, message in messages.items():
+        parts = parts_of(silos[name], message["folds"], setting.seed)
+        unfit = _unfit(parts, silos[name])
+        if unfit:
+            replies[name] = {"held_out": np.full((1, 1, len(COLUMNS)), np.nan), "unfit": unfit}
+        else:
+            w = tensor_of(message["w"], silos[name].device)
+            tracks[name] = _Alone(message["rounds"], parts, [w] * len(parts), [None] * len(parts))
+    number = 0
+    while any(number <= track.rounds for track in tracks.values() if not track.ended):
+        number += 1
+        running = {name: track for name, track in tracks.items() if not track.ended and number <= track.rounds + 1}
+        work = {name: track.work(name, number, setting) for name, track in running.items()}
+        for name, folds in _all_folds(work, setting, silos).items():
+            running[name].take(folds, number, setting)
+    for name, track in tracks.items():
+        if track.error:
+            replies[name] = {"error": track.error}
+            continue
+        outcomes = [joined(kinds) for kinds in track.outcomes]
+        silos[name].state[ALONE] = {
+            "training": messages[name]["training"],
+            "loss": np.stack([[kind.loss for kind in kinds] for kinds in outcomes]).astype(np.float32),
+            "right": np.stack([[kind.right for kind in kinds] for kinds in outcomes]).astype(np.uint8),
+        }
+        replies[name] = {"held_out": np.stack([[_columns(kind, None) for kind in kinds] for kinds in outcomes])}
     return gather(messages, [replies])
 
 
@@ -224,6 +312,85 @@ def train_folds(message: Annotated[FoldsMessage, FurtherArrays], silo: Silo) -> 
     return cast(FoldsReply, train_folds_stacked({silo.name: message}, {silo.name: silo})[silo.name])
 
 
+def _limit_alone(message: AloneMessage, silo: Silo, limits: Limits) -> None:
+    """Refuse a setting that does not fit, and too few samples; no weights leave, so that it needs no partners."""
+    require_samples(len(silo.arrays.y), limits, "a measurement")
+    limit_setting(message, silo, limits)
+    if message["folds"] > MOST_FOLDS:
+        raise Refused(f"`folds` is {message['folds']}; this silo makes at most {MOST_FOLDS}")
+
+
+@action(
+    "train-alone",
+    purpose="trained models alone on a part of the samples and measured them on the rest: mean losses and accuracies",
+    release=Release.EXACT,
+    limit=_limit_alone,
+    stacked=train_alone_stacked,
+)
+def train_alone(message: AloneMessage, silo: Silo) -> AloneReply:
+    """Train the fold models of one client alone, for all rounds; only what was measured leaves."""
+    return cast(AloneReply, train_alone_stacked({silo.name: message}, {silo.name: silo})[silo.name])
+
+
+@dataclass(eq=False)
+class _Alone:
+    """The fold models of a client that trains alone: the server's part of the rounds, done at the client."""
+
+    rounds: int
+    parts: list[Part]
+    w: list[Tensor]
+    means: list[Tensor | None]
+    outcomes: list[list[list[Outcome]]] = field(default_factory=list)
+    ended: bool = False
+    error: str = ""
+
+    def work(self, name: str, number: int, setting: Setting) -> list[Work]:
+        """Return what is to be done in a round: the last one, after which nothing is trained, only measures."""
+        return [
+            Work(
+                Local(f"{name}, fold {fold}", part.x, part.y, {"w": w}, {}),
+                [w] if not setting.averaging else [w if mean is None else mean, w],
+                w,
+                part,
+                number,
+                number <= self.rounds,
+            )
+            for fold, (part, w, mean) in enumerate(zip(self.parts, self.w, self.means, strict=True))
+        ]
+
+    def take(self, folds: list[Done], number: int, setting: Setting) -> None:
+        """Keep what a round measured, and go on with the weights that it trained, unless they are not finite."""
+        self.error = next((fold.error for fold in folds if fold.error), "")
+        if self.error:
+            self.ended = True
+            return
+        self.outcomes.append([list(kinds) for kinds in zip(*(fold.outcomes for fold in folds), strict=True)])
+        self.ended = any(fold.diverged for fold in folds)
+        if self.ended or number > self.rounds:
+            return
+        self.w = [fold.reply["w"] for fold in folds]
+        if setting.averaging:
+            self.means = [blend(mean, w, number, setting.averaging) for mean, w in zip(self.means, self.w, strict=True)]
+
+
+def _all_folds(work: Mapping[str, list[Work]], setting: Setting, silos: Mapping[str, Silo]) -> dict[str, list[Done]]:
+    """Do the work of many clients' folds in stacks, and return what each fold of each client left."""
+    if not work:
+        return {}
+    jobs = {f"{name}\x1f{fold}": job for name, folds in work.items() for fold, job in enumerate(folds)}
+    steps = {key: steps_of(len(job.local.y), setting) for key, job in jobs.items()}
+    device = next(iter(silos.values())).device
+
+    def stack(keys: list[str]) -> dict[str, Done]:
+        done = _measure_and_train({key: jobs[key] for key in keys}, setting, device)
+        if len(keys) > 1 and any(result.error for result in done.values()):  # only the client at fault is lost
+            done = {key: stack([key])[key] for key in keys}
+        return done
+
+    done = {key: result for results in in_stacks(stack, steps, setting, device) for key, result in results.items()}
+    return {name: [done[f"{name}\x1f{fold}"] for fold in range(len(folds))] for name, folds in work.items()}
+
+
 def _unfit(parts: list[Part], silo: Silo) -> str:
     """Return why a client's folds cannot be used: empty ones, or updates of fewer samples than the silo's limit."""
     fewest = min(len(part.y) for part in parts)
@@ -235,8 +402,8 @@ def _unfit(parts: list[Part], silo: Silo) -> str:
 def _work(message: Message, silo: Silo, setting: Setting) -> list[Work]:
     """Return a client's folds with what it was sent for each, and each one's state (a new one if the client is new)."""
     algorithm = algorithm_of(setting)
-    sent = {key: tensor_of(value, silo.device) for key, value in message.items() if isinstance(value, np.ndarray)}
-    kept = kept_state(silo, message, SLOT)
+    sent = tensors_sent(message, silo.device)
+    kept = kept_state(silo, message, slot_of(message, SLOT))
     work = []
     for fold, part in enumerate(parts_of(silo, message["folds"], setting.seed)):
         own = {key: value[fold] for key, value in sent.items()}
@@ -251,10 +418,15 @@ def _work(message: Message, silo: Silo, setting: Setting) -> list[Work]:
         state, means = split_means(state)
         name = f"{silo.name}, fold {fold}"
         local = Local(name, part.x, part.y, with_own(own, state, setting), state, means)
-        measured = [local]
-        if mean is not None:
-            used = use_means(state, means)
-            measured = [Local(name, part.x, part.y, with_own({**own, "w": mean}, used, setting), used), local]
+        measured: list[Tensor | Local] = []
+        if message.get("measure", True):
+            measured = [local]
+            if mean is not None:
+                used = use_means(state, means)
+                averaged = Local(name, part.x, part.y, with_own({**own, "w": mean}, used, setting), used)
+                measured = [averaged, local]
+            if algorithm.personalises and "alone" in message:
+                measured += [kind.message["w"] for kind in measured if isinstance(kind, Local)]
         work.append(Work(local, measured, own["w"], part, message["round"], message["train"]))
     return work
 
@@ -274,7 +446,7 @@ def _measure_and_train(jobs: Mapping[str, Work], setting: Setting, device: str) 
     except InputError:
         raise
     except Exception as error:  # as in training: the clients of this stack fail, the others go on
-        return {key: Done([], 0, {}, {}, error=line_of(error)) for key in jobs}
+        return {key: Done([], {}, {}, error=line_of(error)) for key in jobs}
     for key, reply, state, loss in zip(trained, replies, states, losses, strict=True):
         job = jobs[key]
         withhold(reply, state, job.sent, setting)
@@ -285,15 +457,14 @@ def _measure_and_train(jobs: Mapping[str, Work], setting: Setting, device: str) 
 
 
 def _measure(job: Work, algorithm: Algorithm, network: Network, setting: Setting) -> Done:
-    """Return the loss of each kind of model, summed over the rows that it has not seen."""
-    losses, rows = [], len(job.part.y_held)
-    for local in job.measured:
-        w = local.message["w"]
-        if algorithm.personalises:
-            w = personal(local, algorithm, network, setting, job.number - 1)
-        logits = gradient(network, setting).logits(w, job.part.x_held)
-        losses.append(float(functional.cross_entropy(logits, job.part.y_held, reduction="sum")))
-    return Done(losses, rows, {"w": job.sent}, job.local.state)
+    """Return what each kind of model does with the rows that it has not seen."""
+    found = []
+    for kind in job.measured:
+        w = kind.message["w"] if isinstance(kind, Local) else kind
+        if isinstance(kind, Local) and algorithm.personalises:
+            w = personal(kind, algorithm, network, setting, job.number - 1)
+        found.append(of_logits(gradient(network, setting).logits(w, job.part.x_held), job.part.y_held))
+    return Done(found, {"w": job.sent}, job.local.state)
 
 
 def _reply(message: Message, silo: Silo, folds: list[Done]) -> Message:
@@ -301,21 +472,48 @@ def _reply(message: Message, silo: Silo, folds: list[Done]) -> Message:
     error = next((fold.error for fold in folds if fold.error), "")
     if error:
         return {"error": error}
-    rows = sum(fold.rows for fold in folds)
-    held_out = np.array([sum(losses) / rows for losses in zip(*(fold.losses for fold in folds), strict=True)])
+    alone = _alone(message["alone"], silo) if "alone" in message else None
+    kinds = joined([list(kind) for kind in zip(*(fold.outcomes for fold in folds), strict=True)])
+    held_out = np.array([_columns(kind, alone) for kind in kinds]).reshape(-1, len(COLUMNS))
     diverged = next((fold.diverged for fold in folds if fold.diverged), "")
     if diverged:
         return {"finite": False, "held_out": held_out, "diverged": diverged}
     if message["last"]:
-        for slot in (SLOT, f"{SLOT}-before"):
+        for slot in (slot_of(message, SLOT), f"{slot_of(message, SLOT)}-before"):
             silo.state.pop(slot, None)
     if not message["train"]:
         return {"finite": True, "held_out": held_out}
     if "group" in message:
-        refuse_absurd(message, silo, float(held_out.max()))
-    keep_state(silo, message, arrays_of(_stack([fold.state for fold in folds])), SLOT)
+        refuse_absurd(message, silo, float(held_out[:, 0].max()))
+    keep_state(silo, message, arrays_of(_stack([fold.state for fold in folds])), slot_of(message, SLOT))
     plain = {"finite": True, "held_out": held_out}
     return masked_reply(message, silo, arrays_of(_stack([fold.reply for fold in folds])), plain)
+
+
+def joined(kinds: list[list[Outcome]]) -> list[Outcome]:
+    """Return the outcomes of each kind of model on the rows of all folds, one fold after the other."""
+    return [
+        Outcome(np.concatenate([fold.right for fold in folds]), np.concatenate([fold.loss for fold in folds]))
+        for folds in kinds
+    ]
+
+
+def _alone(which: list[int], silo: Silo) -> Outcome:
+    """Return what the client reached alone with each row, after a number of rounds with a kind of model."""
+    kept = silo.state.get(ALONE)
+    number, kind = which
+    if kept is None or not (0 <= number < len(kept["loss"]) and 0 <= kind < kept["loss"].shape[1]):
+        raise InputError(f"client `{silo.name}` has not trained alone for {number} rounds")
+    return Outcome(kept["right"][number, kind].astype(bool), kept["loss"][number, kind].astype(np.float64))
+
+
+def _columns(outcome: Outcome, alone: Outcome | None) -> list[float]:
+    """Return what `COLUMNS` names; the standard errors are those of the differences from training alone."""
+    measures = [float(outcome.loss.mean()), float(outcome.right.mean())]
+    if alone is None or len(outcome.loss) < 2:
+        return [*measures, np.nan, np.nan]
+    changes = (outcome.loss - alone.loss, outcome.right.astype(float) - alone.right)
+    return [*measures, *(float(change.std(ddof=1) / np.sqrt(len(change))) for change in changes)]
 
 
 def _stack(parts: list[State]) -> State:

@@ -47,6 +47,8 @@ class Algorithm:
     additive : bool
         Whether `aggregate` needs no more of the replies than their weighted mean, array by array; secure aggregation
         gives the server nothing else.
+    weighted : bool
+        Whether each client's model learns from all clients by given weights, instead of from its coalition.
     averaged : tuple of str
         Keys of a client's state that are personal models, of which a mean over rounds is used (see `averaging`).
 
@@ -67,6 +69,7 @@ class Algorithm:
     averaged: ClassVar[tuple[str, ...]] = ()
     plain_steps: ClassVar[bool] = True
     additive: ClassVar[bool] = True
+    weighted: ClassVar[bool] = False
 
     # server side
 

@@ -119,7 +119,7 @@ def retrain(
         rounds = int(settings["rounds"]) if old is None else max(1, round(FINE_TUNE * result.rounds[old]))
     part = train(
         known.part(members),
-        Continued([list(members)], [None if old is None else result.models["last"][old]]),
+        Continued([list(members)], weights=[None if old is None else result.models["last"][old]]),
         settings["algorithm"],
         model["name"],
         rounds=int(number("rounds", rounds, at_least=1, whole=True)),

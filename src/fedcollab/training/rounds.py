@@ -30,6 +30,10 @@ from fedcollab.training.models import Network
 from fedcollab.training.secure_rounds import SecureSums
 from fedcollab.wire.action import Action
 from fedcollab.wire.message import Message
+from fedcollab.wire.runtime import Answered
+
+#: the actions whose replies are updates, unless their message says that nothing is trained
+UPDATES = ("train", "train-folds")
 
 Replies = dict[str, State]
 Measures = dict[str, NDArray[np.float64]]
@@ -80,6 +84,9 @@ class Session:
         Each coalition's state on the server.
     assignment : dict
         Each client's coalition, a position in `servers`.
+    source_weights : dict
+        What each client weighs in a coalition's model, for coalitions that learn from clients outside of them too
+        (own weights); any other coalition learns from its members, who weigh by their samples.
     stopped : dict
         Coalitions whose training broke off, and why.
     stopping : Stopping
@@ -89,7 +96,8 @@ class Session:
     failures : list of (round, client, why)
         Every time that a client did not answer.
     seen : dict
-        The last round that counts for each client that took part: its state then is what it goes on from.
+        The last round that counts for each client that took part (and layer, see `layers`): its state then is what it
+        goes on from.
     """
 
     federation: Federation
@@ -102,6 +110,7 @@ class Session:
     secure: SecureSums | None = None
     servers: list[State] = field(default_factory=list)
     assignment: dict[str, int] = field(default_factory=dict)
+    source_weights: dict[int, dict[str, float]] = field(default_factory=dict)
     stopped: dict[int, str] = field(default_factory=dict)
     stopping: Stopping = field(default_factory=Stopping)
     number: int = 0
@@ -142,10 +151,41 @@ class Session:
         """Return the clients of a coalition, in order of name."""
         return [name for name in self.names if self.assignment[name] == coalition]
 
-    def shares(self, names: Sequence[str]) -> list[float]:
-        """Return the share of each of these clients in their samples, which sum to 1."""
-        total = sum(self.quantities[name] for name in names)
-        return [self.quantities[name] / total for name in names]
+    def sources(self, coalition: int) -> list[str]:
+        """Return the clients that a coalition's model learns from, in order of name: its members, unless weights say.
+
+        A client with the weight 0 is none of them.
+        """
+        if coalition not in self.source_weights:
+            return self.members(coalition)
+        return [name for name in self.names if self.source_weights[coalition].get(name, 0.0) > 0]
+
+    def shares(self, names: Sequence[str], coalition: int) -> list[float]:
+        """Return what each of these clients weighs in a coalition's model; the weights sum to 1."""
+        weights = self.source_weights.get(coalition, self.quantities)
+        total = sum(weights[name] for name in names)
+        return [weights[name] / total for name in names]
+
+    def layers(self, coalitions: Mapping[int, Sequence[str]]) -> list[dict[str, int]]:
+        """Return who trains for which coalition, in layers such that a client trains one model in each.
+
+        Layer 0 holds every client's own coalition; there are others only where coalitions learn from clients outside of
+        them. The layers of a client are the same in every round.
+
+        Parameters
+        ----------
+        coalitions : mapping
+            The clients that train for each coalition in this round.
+        """
+        wanted: dict[str, list[int]] = {}
+        for name in self.names:
+            own = self.assignment[name]
+            wanted[name] = [own, *(k for k in sorted(self.source_weights) if k != own and name in self.sources(k))]
+        layers = [
+            {name: order[layer] for name, order in wanted.items() if layer < len(order)}
+            for layer in range(max(map(len, wanted.values())))
+        ]
+        return [{name: k for name, k in layer.items() if name in coalitions.get(k, ())} for layer in layers]
 
     def uses_mean(self, coalition: int) -> bool:
         """Return whether a coalition uses the mean over rounds rather than the last round's model."""
@@ -159,58 +199,45 @@ class Session:
         """Return the model of every coalition, [coalitions, P]."""
         return torch.stack([server["w"] for server in self.servers])
 
-    def train(self, number: int, sent: Mapping[str, State]) -> Trained:
+    def train(
+        self, number: int, sent: Sequence[Mapping[str, State]]
+    ) -> list[tuple[Replies, dict[str, float], dict[str, str]]]:
         """Train clients locally.
 
         Parameters
         ----------
         number : int
             The round.
-        sent : mapping
-            What each client that takes part is sent.
+        sent : sequence of mappings
+            What each client that takes part is sent, for each layer.
 
-        Raises
-        ------
-        Paused
-            If too few clients answer.
+        Returns
+        -------
+        list of tuples
+            For each layer: replies and losses by client, and for clients whose weights or loss are not finite what
+            diverged. Under secure aggregation each coalition has one reply, the mean of its members'.
         """
-        messages = self.complete(number, {name: arrays_of(state) for name, state in sent.items()}, masked=True)
-        answers = self.send(client.train, number, messages)
+        messages = [{name: arrays_of(state) for name, state in layer.items()} for layer in sent]
+        complete = [self.completed(client.train, number, each, layer) for layer, each in enumerate(messages)]
+        answers = self._send(client.train, number, complete)
+        return [self._trained(number, layer, complete[layer], answered) for layer, answered in enumerate(answers)]
+
+    def _trained(
+        self, number: int, layer: int, sent: Mapping[str, Message], answers: Mapping[str, Message]
+    ) -> tuple[Replies, dict[str, float], dict[str, str]]:
+        """Return replies, losses and what diverged, of the clients that answered in one layer."""
         spoilt = {name: answer["diverged"] for name, answer in answers.items() if not answer["finite"]}
         good = {name: answer for name, answer in answers.items() if name not in spoilt}
-        self.seen |= dict.fromkeys(good, number)
+        self.seen |= {seen_key(name, layer): number for name in good}
         losses = {name: float(answer["loss"][0]) for name, answer in good.items()}
-        return Trained(messages, good, losses, spoilt)
-
-    def combine(
-        self, sent: Mapping[str, Message], answers: Mapping[str, Message], failed: Sequence[int] = ()
-    ) -> dict[int, Combined]:
-        """Return for each coalition what `aggregate` takes: its clients' replies and what each weighs.
-
-        Under secure aggregation it is the weighted mean of the replies alone.
-
-        Parameters
-        ----------
-        sent : mapping
-            The whole message that each client was sent.
-        answers : mapping
-            The answer of each client that has an update.
-        failed : sequence of int
-            Coalitions whose round is given up, because an update of theirs is not finite.
-
-        Raises
-        ------
-        Paused
-            If, under secure aggregation, too few members of a coalition answer.
-        """
         if self.secure is not None:
-            means = self.secure.means(sent, answers, failed)
-            return {coalition: Combined([mean], [1.0]) for coalition, mean in means.items()}
-        combined = {}
-        for coalition in sorted({self.assignment[name] for name in answers} - set(failed)):
-            names = [name for name in self.members(coalition) if name in answers]
-            combined[coalition] = Combined([reply_of(answers[name]) for name in names], self.shares(names))
-        return combined
+            good = self.secure.means(sent, good, {self.assignment[name] for name in spoilt})
+        plain = ("loss", "finite")
+        replies = {
+            name: {key: tensor_of(value) for key, value in answer.items() if key not in plain}
+            for name, answer in good.items()
+        }
+        return replies, losses, spoilt
 
     def evaluate(self, number: int, *, keep: bool = False) -> Evaluation:
         """Test every client's coalition's model and, where the algorithm personalises, its own.
@@ -241,13 +268,15 @@ class Session:
         answers = self.call(client.losses, number, {name: {"models": models} for name in self.names})
         return {name: answer["losses"] for name, answer in answers.items()}
 
-    def aggregate(self, server: State, combined: Combined, number: int) -> State:
+    def aggregate(self, server: State, replies: Replies, number: int, coalition: int) -> State:
         """Return a coalition's next state, from its state and the replies of its clients, after a round."""
-        before, replies, shares = server.get("mean"), combined.replies, combined.weights
-        server = self.algorithm.aggregate(server, replies, shares)
+        before = server.get("mean")
+        names = sorted(replies)
+        shares = self.shares(names, coalition)
+        server = self.algorithm.aggregate(server, [replies[name] for name in names], shares)
         if self.network.buffers:  # batch-norm statistics are averages, whatever the algorithm does to weights
             first = self.network.parameters
-            mean = average([reply["w"][first:] for reply in replies], shares)
+            mean = average([replies[name]["w"][first:] for name in names], shares)
             server = {**server, "w": torch.cat([server["w"][:first], mean])}
         averaging = self.setting.averaging
         return {**server, "mean": blend(before, server["w"], number, averaging)} if averaging else server
@@ -257,8 +286,8 @@ class Session:
         self.seen.clear()
 
     def participants(self, number: int, coalition: int) -> list[str]:
-        """Return who takes part: a share of the coalition, at least one, drawn from (seed, round, client name)."""
-        members = self.members(coalition)
+        """Return who takes part: a share of its clients, at least one, drawn from (seed, round, client name)."""
+        members = self.sources(coalition)
         count = max(1, round(self.participation * len(members)))
         drawn = sorted(members, key=lambda name: seeds.derive(self.setting.seed, "participation", number, name))
         return sorted(drawn[:count])
@@ -275,42 +304,69 @@ class Session:
         messages : mapping
             What each client is sent, beside the setting, the round and with whom it trains.
         """
-        return self.send(action, number, self.complete(number, messages, named=action is not client.losses))
+        return self.call_layers(action, number, [messages])[0]
 
-    def complete(
-        self, number: int, messages: Mapping[str, Message], *, named: bool = True, masked: bool = False
-    ) -> dict[str, Message]:
-        """Return messages with the setting, the round and what else each client needs to know.
+    def call_layers(
+        self, action: Action, number: int, layers: Sequence[Mapping[str, Message]]
+    ) -> list[dict[str, Message]]:
+        """Call clients with several messages each, in one round; the rest as in `call`.
 
         Parameters
         ----------
+        action : Action
+            What to do.
         number : int
             The round.
-        messages : mapping
-            What each client is sent beside that.
-        named : bool, default True
-            Say with whom the client trains.
-        masked : bool, default False
-            Ask for masks, if the training is under secure aggregation.
+        layers : sequence of mappings
+            What each client is sent in each layer.
         """
-        common = {"setting": self._text, "round": number, "training": self.training}
-        since = {name: {"since": self.seen[name]} if name in self.seen else {} for name in messages}
-        with_whom = {name: {"coalition": self._partners(name)} if named else {} for name in messages}
-        secure = {} if self.secure is None or not masked else self.secure.fields(list(messages))
+        sent = [self.completed(action, number, messages, layer) for layer, messages in enumerate(layers)]
+        return self._send(action, number, sent)
+
+    def _send(self, action: Action, number: int, sent: Sequence[Mapping[str, Message]]) -> list[dict[str, Message]]:
+        """Call clients with complete messages for each layer, and record who did not answer."""
+        answered = self.federation.call_several([(action, messages) for messages in sent], partial=True)
+        return [self.received(number, answers) for answers in answered]
+
+    def completed(
+        self, action: Action, number: int, messages: Mapping[str, Message], layer: int = 0
+    ) -> dict[str, Message]:
+        """Return messages with the setting, the round, with whom the client trains, and what it goes on from.
+
+        Under secure aggregation messages that ask for an update have what its masks need.
+
+        Parameters
+        ----------
+        action, number, messages
+            As in `call`.
+        layer : int
+            Which layer they are.
+        """
+        common: Message = {"setting": self._text, "round": number, "training": self.training}
+        if layer:
+            common["layer"] = layer
+        seen = {name: self.seen.get(seen_key(name, layer)) for name in messages}
+        since = {name: {} if last is None else {"since": last} for name, last in seen.items()}
+        with_whom = {name: {} if action is client.losses else {"coalition": self._partners(name)} for name in messages}
+        secure: dict[str, Message] = {}
+        if self.secure is not None and action.name in UPDATES:
+            secure = self.secure.fields([name for name in messages if messages[name].get("train", True)])
         return {
             name: {**common, **since[name], **with_whom[name], **secure.get(name, {}), **message}
             for name, message in messages.items()
         }
 
-    def send(self, action: Action, number: int, messages: Mapping[str, Message]) -> dict[str, Message]:
-        """Call clients with complete messages; the rest is as in `call`."""
-        answers = self.federation.call(action, messages, partial=True)
-        for name, reason in self.federation.absent.items():
+    def received(self, number: int, answered: Answered) -> dict[str, Message]:
+        """Return the answers of a call, after recording in `failures` who did not answer."""
+        for name, reason in answered.absent.items():
             self._note(number, name, reason)
-        return answers
+        return answered.replies
 
     def _partners(self, name: str) -> list[str]:
-        """Return who is in a client's coalition, itself included; before there are coalitions, the client alone."""
+        """Return with whom a client trains, itself included; before there are coalitions, the client alone."""
+        if self.source_weights:  # its updates go into the models of clients outside of its coalition too
+            shared = [self.sources(k) for k in self.source_weights]
+            return sorted({name, *(each for names in shared if name in names for each in names)})
         return self.members(self.assignment[name]) if self.assignment else [name]
 
     def _note(self, number: int, name: str, reason: str) -> None:
@@ -329,6 +385,8 @@ class Grouping:
     ----------
     coalitions : sequence of sequences of str
         The coalitions.
+    source_weights : mapping
+        For a coalition (its position) that learns from clients outside of it too: what each client weighs, by name.
 
     Attributes
     ----------
@@ -340,6 +398,7 @@ class Grouping:
 
     method: ClassVar[str] = "fixed"
     coalitions: Sequence[Sequence[str]] = ()
+    source_weights: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
     distances: NDArray[np.float64] | None = field(default=None, init=False)
 
     def options(self) -> dict[str, Any]:
@@ -351,6 +410,7 @@ class Grouping:
         """Set `session.servers` and `session.assignment` before the first round."""
         session.servers = [session.algorithm.server_init(session.initial) for _ in self.coalitions]
         session.assignment = {name: k for k, members in enumerate(self.coalitions) for name in members}
+        session.source_weights = {k: dict(row) for k, row in self.source_weights.items()}
 
     def before(self, number: int, session: Session) -> None:
         """Change the coalitions, if the method does so, before a round's broadcast."""
@@ -369,41 +429,6 @@ class Grouping:
         replies : dict
             What the clients sent back.
         """
-
-
-@dataclass(frozen=True, eq=False)
-class Combined:
-    """What a coalition's replies come to: single ones with their weights, or their mean alone with weight 1."""
-
-    replies: Sequence[State]
-    weights: Sequence[float]
-
-
-@dataclass(frozen=True, eq=False)
-class Trained:
-    """What local training left.
-
-    Parameters
-    ----------
-    sent : dict
-        The whole message that each client was sent.
-    answers : dict
-        The answer of each client that has an update.
-    losses : dict
-        The mean training loss of each client.
-    spoilt : dict
-        What diverged at clients whose weights or loss are not finite.
-    """
-
-    sent: dict[str, Message]
-    answers: dict[str, Message]
-    losses: dict[str, float]
-    spoilt: dict[str, str]
-
-    @property
-    def replies(self) -> Replies:
-        """The update of each client, as tensors."""
-        return {name: reply_of(answer) for name, answer in self.answers.items()}
 
 
 @dataclass(frozen=True)
@@ -510,34 +535,42 @@ def _one_round(number: int, session: Session, grouping: Grouping) -> dict[str, f
     """Run one round: broadcast, local training, aggregation; return the training losses by client."""
     chosen = {coalition: session.participants(number, coalition) for coalition in session.active}
     messages = {coalition: session.algorithm.broadcast(session.servers[coalition]) for coalition in chosen}
-    sent = {name: messages[coalition] for coalition, names in chosen.items() for name in names}
-    trained = session.train(number, sent)
-    combined = session.combine(trained.sent, trained.answers, [session.assignment[name] for name in trained.spoilt])
+    layers = session.layers(chosen)
+    trained = session.train(number, [{name: messages[k] for name, k in layer.items()} for layer in layers])
+    replies: dict[int, Replies] = {coalition: {} for coalition in chosen}
+    spoilt: dict[int, dict[str, str]] = {coalition: {} for coalition in chosen}
+    for layer, (answered, _, broken) in zip(layers, trained, strict=True):
+        for name, coalition in layer.items():
+            if name in answered:
+                replies[coalition][name] = answered[name]
+            elif name in broken:
+                spoilt[coalition][name] = broken[name]
     old = list(session.servers)
-    for coalition, names in chosen.items():
-        bad = [name for name in names if name in trained.spoilt]
-        if bad:
+    for coalition in chosen:
+        if spoilt[coalition]:
+            bad, what = next(iter(sorted(spoilt[coalition].items())))
             session.stopped[coalition] = reason = (
-                f"round {number}: the training loss or the weights of client `{bad[0]}` became NaN or infinite "
-                f"({trained.spoilt[bad[0]]}); the model of round {number - 1} is kept"
+                f"round {number}: the training loss or the weights of client `{bad}` became NaN or infinite "
+                f"({what}); the model of round {number - 1} is kept"
             )
-            warnings.warn(f"coalition of `{bad[0]}` stopped in {reason}", FedcollabWarning, stacklevel=4)
-        elif coalition in combined:
-            session.servers[coalition] = session.aggregate(session.servers[coalition], combined[coalition], number)
-    grouping.after(number, session, old, {} if session.secure is not None else trained.replies)
-    return trained.losses
+            warnings.warn(f"coalition of `{bad}` stopped in {reason}", FedcollabWarning, stacklevel=4)
+        elif replies[coalition]:
+            session.servers[coalition] = session.aggregate(
+                session.servers[coalition], replies[coalition], number, coalition
+            )
+    first, losses, _ = trained[0]
+    grouping.after(number, session, old, first)
+    return losses
+
+
+def seen_key(name: str, layer: int) -> str:
+    """Return under which key a session remembers the last round that counts for a client in a layer."""
+    return f"{name}\x1f{layer}" if layer else name
 
 
 def arrays_of(state: State) -> Message:
     """Return tensors as NumPy arrays, for a message."""
     return {key: value.numpy() for key, value in state.items()}
-
-
-def reply_of(answer: Message) -> State:
-    """Return the arrays of an answer that are part of an update, as tensors."""
-    measured = ("loss", "held_out")
-    arrays = {key: value for key, value in answer.items() if isinstance(value, np.ndarray) and key not in measured}
-    return {key: tensor_of(value) for key, value in arrays.items()}
 
 
 def tensor_of(value: NDArray[Any]) -> Tensor:

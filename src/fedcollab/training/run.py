@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
+from numpy.typing import ArrayLike
 from torch import nn
 
 from fedcollab.data.client import list_clients
@@ -22,6 +23,7 @@ from fedcollab.progress import Progress, silent
 from fedcollab.threads import one_core_each
 from fedcollab.training import defaults
 from fedcollab.training.algorithms import Algorithm, make_algorithm
+from fedcollab.training.algorithms.own_weights import share_rows
 from fedcollab.training.callbacks import Callback
 from fedcollab.training.checkpoint import Checkpoint, Snapshot, Stopping, identity
 from fedcollab.training.descend import OPTIMIZERS, Setting
@@ -42,7 +44,7 @@ AUTO_MODELS = ("logistic", "mlp")
 def train(
     clients: Clients,
     coalitions: Any,
-    algorithm: str | Algorithm = defaults.ALGORITHM,
+    algorithm: str | Algorithm | None = None,
     model: str | Factory | nn.Module = defaults.MODEL,
     *,
     rounds: int = defaults.ROUNDS,
@@ -59,7 +61,9 @@ def train(
     evaluate_every: int | None = 10,
     weight_decay: float = defaults.WEIGHT_DECAY,
     optimizer: str = defaults.OPTIMIZER,
-    keep: Sequence[str] = (),
+    keep: Sequence[str] | None = None,
+    weights: ArrayLike | None = None,
+    rows: int = defaults.ROWS,
     averaging: float | None = None,
     stopping: str = defaults.STOPPING,
     secure_aggregation: bool | str = False,
@@ -76,9 +80,10 @@ def train(
         The clients, in a mapping by name (see `federate`); for a federation, `scale` is settled already.
     coalitions : list of lists of str, str, object or Grouping
         Lists of client names, an object with `.coalitions`, "local" (each alone) or "global" (everyone); or a
-        `Grouping` that changes them as training goes on (see `fedcollab.baselines`).
-    algorithm : str or Algorithm
-        A name (see `ALGORITHMS`) with its `options`, or an `Algorithm` object.
+        `Grouping` that changes them as training goes on (see `fedcollab.baselines`). An `Advice` also decides how:
+        its algorithm with its options and weights, unless `algorithm` is given.
+    algorithm : str or Algorithm, optional
+        A name (see `ALGORITHMS`) with its `options`, or an `Algorithm` object; None: "fedavg", or the advice's.
     model : str, callable or torch.nn.Module
         A name (see `MODELS`) with its `model_options`, a factory of torch.nn.Module, or a module; "auto" takes
         logistic regression or the MLP, whichever has the lower loss on training rows that it has not seen.
@@ -104,9 +109,14 @@ def train(
         After each local step the weights shrink by this share of the step size.
     optimizer : str
         What takes the local steps: "sgd", or "adam" (whose moments begin anew in every round).
-    keep : sequence of str
+    keep : sequence of str, optional
         Parameters that stay with each client, trained there and never sent: names of parameters or layers of the
-        model, or "output-bias".
+        model, or "output-bias". None: what the algorithm or the advice says.
+    weights : array_like, optional
+        For `algorithm="own-weights"`: N x N in the order of `clients`, row i what every client weighs in client i's
+        model (see `fedcollab.personal_weights`). None: the advice's.
+    rows : int
+        For `algorithm="own-weights"`: the most models; clients with like rows of weights share one.
     averaging : float, optional
         Use a mean over rounds as the model, in which the last round weighs 1 - `averaging` and every round before it
         `averaging` times what the next one weighs; 0 uses the last round's model. By default each coalition uses the
@@ -152,6 +162,13 @@ def train(
         number("evaluate_every", evaluate_every, at_least=1, whole=True)
     if stopping not in STOPPING:
         raise InputError(unknown("stopping", stopping, STOPPING))
+    plan = getattr(coalitions, "plan", None)  # an advice's
+    if algorithm is None:
+        algorithm = defaults.ALGORITHM if plan is None else plan["algorithm"]
+        if plan is not None:
+            options = plan["options"] if options is None else options
+            keep = plan["keep"] if keep is None else keep
+            weights = getattr(coalitions, "weights", None) if weights is None else weights
     called, chosen = make_algorithm(algorithm, options)
     if optimizer != defaults.OPTIMIZER and not chosen.plain_steps:
         raise InputError(f"`optimizer` (={optimizer!r}) must be 'sgd': the steps of '{called}' are its own")
@@ -162,7 +179,11 @@ def train(
     if isinstance(coalitions, Grouping):
         grouping, method = coalitions, coalitions.method
     else:
-        grouping, method = Grouping(_coalitions(coalitions, names, federation.left_out, alone=chosen.alone)), called
+        method = called
+        if chosen.weighted:
+            grouping = _weighted(weights, rows, names)
+        else:
+            grouping = Grouping(_coalitions(coalitions, names, federation.left_out, alone=chosen.alone))
     fixed = grouping.method == Grouping.method  # clustered baselines change who is in which coalition as they train
     way = read_secure(secure_aggregation)
     check_secure(way, called, chosen, fixed=fixed, participation=participation)
@@ -196,7 +217,10 @@ def train(
             FedcollabWarning,
             stacklevel=2,
         )
-    of_clients = json.dumps([federation.quantities, getattr(grouping, "coalitions", None)], sort_keys=True)
+    sources = getattr(grouping, "source_weights", {})
+    of_clients = json.dumps(
+        [federation.quantities, getattr(grouping, "coalitions", None), *([sources] if sources else [])], sort_keys=True
+    )
     settings = {**asdict(setting), "model": model_name, "rounds": rounds, "participation": participation}
     settings |= {"method": method, "evaluate_every": evaluate_every, "stopping": stopping if chooses else "none"}
     settings["grouping"] = grouping.options()
@@ -319,6 +343,14 @@ def _better_model(
         found[name] = (float(np.mean(losses)) if losses else float("inf"), chosen)
     best = min(found, key=lambda name: found[name][0])
     return best, found[best][1]
+
+
+def _weighted(weights: ArrayLike | None, rows: int, names: Sequence[str]) -> Grouping:
+    """Return clients grouped by the model that they share, with what each client weighs in each of the models."""
+    if weights is None:
+        raise InputError("`algorithm` (='own-weights') needs `weights`, or an advice that has them")
+    groups, shared = share_rows(weights, names, rows)
+    return Grouping(groups, shared)
 
 
 def _coalitions(coalitions: Any, names: Sequence[str], left_out: Mapping[str, str], *, alone: bool) -> list[list[str]]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, NotRequired, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,36 @@ ABSURD = 10.0
 Boxes = Annotated[NDArray[np.uint8], Sides("_", "_")]
 Masked = Annotated[NDArray[np.uint32], Sides("_")]
 Layout = list[tuple[str, list[Whole]]]
+
+
+class SecureFields(TypedDict):
+    """What messages of `train` and `train-folds` carry for secure aggregation (see `secure.member`).
+
+    Attributes
+    ----------
+    group : str
+        The group whose members add up their updates under masks.
+    total : int
+        The samples of all members.
+    certificates : list of str
+        The members' keys, until the client has answered once.
+    boxes : array
+        What the members sealed for this one in the last round, where everybody must answer.
+    """
+
+    group: NotRequired[str]
+    total: NotRequired[Positive]
+    certificates: NotRequired[list[str]]
+    boxes: NotRequired[Boxes]
+
+
+class SecureReply(TypedDict):
+    """What replies have in the place of arrays where updates are masked: integers, their layout, boxes, values cut."""
+
+    masked: NotRequired[Masked]
+    layout: NotRequired[Layout]
+    boxes: NotRequired[Boxes]
+    cut: NotRequired[Whole]
 
 
 class KeysMessage(TypedDict):

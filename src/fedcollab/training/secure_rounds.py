@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
+import numpy as np
 
 from fedcollab.errors import FedcollabWarning, InputError, Paused
 from fedcollab.federation import Federation
 from fedcollab.secure import member
 from fedcollab.secure.server import Group, unpack_mean
-from fedcollab.training.hooks import Algorithm, State
+from fedcollab.training.hooks import Algorithm
 from fedcollab.training.secure_client import secure_keys, secure_unmask
 from fedcollab.wire.absence import reasons
 from fedcollab.wire.message import Message
@@ -68,6 +68,8 @@ def check_secure(way: str, called: str, algorithm: Algorithm, *, fixed: bool, pa
     if not way:
         return
     asked = f"`secure_aggregation` (={way!r})"
+    if algorithm.weighted:
+        raise InputError(f"{asked} does not go with '{called}': several sums with different weights uncover updates")
     if not algorithm.additive:
         raise InputError(f"{asked} does not go with '{called}': its server needs each client's reply, not their sum")
     if not fixed:
@@ -125,9 +127,11 @@ class SecureSums:
         return {name: {**self.groups[of[name]].fields(name), "total": totals[of[name]]} for name in names}
 
     def means(
-        self, sent: Mapping[str, Message], answers: Mapping[str, Message], failed: Sequence[int] = ()
-    ) -> dict[int, State]:
+        self, sent: Mapping[str, Message], answers: Mapping[str, Message], failed: Collection[int] = ()
+    ) -> dict[str, Message]:
         """Return the weighted mean of the replies of each coalition, which is all that can be learnt of them.
+
+        It stands under the name of the first member that answered, as if that member alone had replied.
 
         Parameters
         ----------
@@ -135,7 +139,7 @@ class SecureSums:
             The message that each client was sent.
         answers : mapping
             The masked reply of each client that answered.
-        failed : sequence of int
+        failed : collection of int
             Coalitions whose round is given up; they agree on new keys before the next one.
 
         Raises
@@ -143,13 +147,13 @@ class SecureSums:
         Paused
             If too few members of a coalition are left, or answer when masks are taken away.
         """
-        of = self._coalition_of(sent)
+        asked = [name for name, message in sent.items() if "group" in message]
+        of = self._coalition_of(asked)
         masked: dict[int, dict[str, Message]] = {coalition: {} for coalition in sorted(set(of.values()))}
         for name in sorted(answers):
             masked[of[name]][name] = answers[name]
-        for coalition in failed:
-            masked.pop(coalition, None)
-            self.groups.pop(coalition, None)
+        for coalition in sorted(set(of.values()) & set(failed)):
+            del masked[coalition], self.groups[coalition]
         for coalition, replies in masked.items():
             group = self.groups[coalition]
             if len(replies) < group.threshold:
@@ -161,7 +165,7 @@ class SecureSums:
             group.received(replies)
         shares = self._unmask(sent, masked)
         return {
-            coalition: self._mean(coalition, sent, replies, shares.get(coalition, {}))
+            min(replies): self._mean(coalition, sent, replies, shares.get(coalition, {}))
             for coalition, replies in masked.items()
         }
 
@@ -191,8 +195,8 @@ class SecureSums:
 
     def _mean(
         self, coalition: int, sent: Mapping[str, Message], replies: Mapping[str, Message], shares: Mapping[str, Any]
-    ) -> State:
-        """Add up a coalition's masked replies and return the mean as tensors."""
+    ) -> Message:
+        """Add up a coalition's masked replies and return the mean."""
         group, first = self.groups[coalition], next(iter(replies))
         layout = replies[first]["layout"]
         if any(reply["layout"] != layout or len(reply["masked"]) != len(replies[first]["masked"])
@@ -210,9 +214,8 @@ class SecureSums:
         share = sum(quantities[name] for name in replies) / sent[first]["total"]
         masked = {name: reply["masked"] for name, reply in replies.items()}
         arrays = unpack_mean(group.add_up(member.context_of(sent[first]), masked, shares), layout, share)
-        mean = {key: torch.from_numpy(value).float() for key, value in arrays.items()}
-        base = torch.from_numpy(sent[first]["w"].astype("float64"))
-        return {**mean, "w": (base + torch.from_numpy(arrays["w"])).float()}
+        arrays["w"] += sent[first]["w"]
+        return {key: value.astype(np.float32) for key, value in arrays.items()}
 
     def _agree(self, coalitions: Sequence[int]) -> None:
         """Agree on keys in these coalitions: one call for all of them."""

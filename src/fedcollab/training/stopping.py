@@ -16,18 +16,21 @@ the folds cost as much as one training of `ceiling` rounds.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedcollab.errors import FedcollabWarning, Paused
+from fedcollab.federation import Federation
 from fedcollab.progress import Progress
 from fedcollab.training import folds
 from fedcollab.training.checkpoint import Stopping
 from fedcollab.training.hooks import State
-from fedcollab.training.rounds import Combined, Grouping, Session, arrays_of
+from fedcollab.training.rounds import Grouping, Replies, Session, arrays_of, seen_key, tensor_of
 from fedcollab.wire.message import Message
+from fedcollab.wire.runtime import Answered
 
 FOLDS = 2
 #: how many rows' worth of evidence the curve of all clients is, beside a coalition's own
@@ -63,60 +66,176 @@ def choose_rounds(session: Session, grouping: Grouping, ceiling: int, progress: 
     Paused
         If too few clients answer.
     """
+    (measured,) = train_in_step(session.federation, [fold_rounds(session, grouping, ceiling)], progress)
+    kinds = 2 if session.setting.averaging else 1
+    curves = {name: table[:, :kinds, 0] for name, table in measured.items()}
+    members = [session.members(coalition) for coalition in range(len(session.servers))]
+    chosen = pick_rounds(curves, session.quantities, members, ceiling)
+    rounds = {coalition: number for coalition, (number, _) in enumerate(chosen)}
+    return Stopping(rounds, {coalition: kind == 0 for coalition, (_, kind) in enumerate(chosen)}, curves)
+
+
+def train_in_step(
+    federation: Federation, trainings: Sequence[FoldRounds], progress: Progress
+) -> list[dict[str, Curve]]:
+    """Run several trainings of `fold_rounds` in step: their messages of one round are sent together.
+
+    Parameters
+    ----------
+    federation : Federation
+        The clients.
+    trainings : sequence of generators
+        What `fold_rounds` returned.
+    progress : callable
+        Called with (round, ceiling).
+
+    Returns
+    -------
+    list of dict
+        What each training measured.
+    """
+    results: list[dict[str, Curve]] = [{} for _ in trainings]
+    waiting: dict[int, FoldCall] = {}
+
+    def go_on(position: int, answers: list[Answered] | Paused | None) -> None:
+        training = trainings[position]
+        try:
+            if isinstance(answers, Paused):
+                waiting[position] = training.throw(answers)
+            else:
+                waiting[position] = next(training) if answers is None else training.send(answers)
+        except StopIteration as end:
+            results[position] = end.value
+
+    for position in range(len(trainings)):
+        go_on(position, None)
+    while waiting:
+        now, waiting = waiting, {}
+        layers = [(position, messages) for position, call in now.items() for messages in call.layers]
+        answered: dict[int, list[Answered]] = {position: [] for position in now}
+        try:
+            replies = federation.call_several([(folds.train_folds, messages) for _, messages in layers], partial=True)
+        except Paused as error:
+            for position in now:
+                go_on(position, error)
+            continue
+        for (position, _), reply in zip(layers, replies, strict=True):
+            answered[position].append(reply)
+        for position, call in now.items():
+            progress(min(call.number, call.ceiling), call.ceiling)
+            go_on(position, answered[position])
+    return results
+
+
+@dataclass(frozen=True, eq=False)
+class FoldCall:
+    """The messages of one round of `fold_rounds`.
+
+    Parameters
+    ----------
+    number : int
+        The round.
+    ceiling : int
+        The last round.
+    layers : list of mappings
+        What each client is sent, for each layer (see `Session.layers`).
+    """
+
+    number: int
+    ceiling: int
+    layers: list[dict[str, Message]]
+
+
+FoldRounds = Generator[FoldCall, list[Answered], dict[str, Curve]]
+
+
+def fold_rounds(
+    session: Session,
+    grouping: Grouping,
+    ceiling: int,
+    alone: Mapping[str, Sequence[int]] | None = None,
+) -> FoldRounds:
+    """Train models for all folds, as a generator that yields each round's messages and is sent the answers.
+
+    Parameters
+    ----------
+    session, grouping, ceiling
+        As in `choose_rounds`.
+    alone : mapping, optional
+        For each client the rounds and the kind of model that it would use alone; what is measured is compared with it
+        (see `folds.FoldsMessage`).
+
+    Returns
+    -------
+    dict of arrays
+        For each client that was measured: after 0, 1, 2, ... rounds, for each kind of model, what `folds.COLUMNS`
+        names.
+    """
     grouping.start(session)
     models = {coalition: [server] * FOLDS for coalition, server in enumerate(session.servers)}
     curves: dict[str, list[Curve]] = {name: [] for name in asked(session)}
     if session.secure is not None:  # masks cancel over whole coalitions only: one with a client too small has no say
-        models = {
-            coalition: made for coalition, made in models.items() if set(session.members(coalition)) <= set(curves)
-        }
+        models = {label: made for label, made in models.items() if set(session.members(label)) <= set(curves)}
     for number in range(1, ceiling + 2):  # the last message only measures
-        training = {name for coalition in models for name in session.participants(number, coalition)}
-        sent = {
-            name: _message(
-                session, models[session.assignment[name]], name in training and number <= ceiling, ceiling < number
-            )
-            for name in curves
-            if session.assignment[name] in models and len(curves[name]) == number - 1
-        }
-        if not sent:
+        training = {k: session.participants(number, k) for k in models}
+        present = {k: [name for name in session.sources(k) if name in curves] for k in models}
+        layers = []
+        for layer, wanted in enumerate(session.layers(present)):
+            sent = {}
+            for name, coalition in wanted.items():
+                if len(curves[name]) != number - 1 or (layer and (number > ceiling or name not in training[coalition])):
+                    continue
+                trains = name in training[coalition] and number <= ceiling
+                sent[name] = _message(session, models[coalition], trains, ceiling < number)
+                if layer:
+                    sent[name]["measure"] = False
+                elif alone is not None and name in alone:
+                    sent[name]["alone"] = list(alone[name])
+            layers.append(session.completed(folds.train_folds, number, sent, layer))
+        if not layers[0]:
             break
         try:
-            messages = _complete(session, number, sent)
-            answers = session.send(folds.train_folds, number, messages)
+            answered = yield FoldCall(number, ceiling, layers)
         except Paused as error:
-            if not _refused(session, sent):
+            if not _refused(session, layers[0]):
                 raise
             text = f"{error}: the number of rounds is not chosen, all {ceiling} are trained (`stopping='none'`)"
-            warnings.warn(text, FedcollabWarning, stacklevel=3)
+            warnings.warn(text, FedcollabWarning, stacklevel=4)
             break
-        for name, answer in answers.items():
+        answers = [session.received(number, each) for each in answered]
+        for name, answer in answers[0].items():
             if "unfit" in answer:
                 del curves[name]
                 if session.secure is not None:
                     models.pop(session.assignment[name], None)
             else:
                 curves[name].append(answer["held_out"])
-        answers = {name: answer for name, answer in answers.items() if name in curves}
-        trained = {name: answer for name, answer in answers.items() if "w" in answer or "masked" in answer}
-        session.seen |= dict.fromkeys(trained, number)
+        trained: dict[int, dict[str, Message]] = {coalition: {} for coalition in models}
+        broken: set[int] = set()
+        for layer, replies in enumerate(answers):
+            for name, reply in replies.items():
+                coalition = session.layers(present)[layer][name]
+                if coalition not in models:
+                    continue
+                if not reply["finite"]:
+                    broken.add(coalition)
+                elif ("w" in reply or "masked" in reply) and name in curves:
+                    trained[coalition][name] = reply
+                    session.seen[seen_key(name, layer)] = number
+        if session.secure is not None and any(trained.values()):
+            updates = {name: reply for replies in trained.values() for name, reply in replies.items()}
+            for name, mean in session.secure.means(layers[0], updates, broken).items():
+                trained[session.assignment[name]] = {name: mean}
         for coalition in list(models):
-            replies = [answers[name] for name in session.members(coalition) if name in answers]
-            if not replies or not all(reply["finite"] for reply in replies):
+            answering = [name for name in session.members(coalition) if name in answers[0] and name in curves]
+            if not answering or coalition in broken:
                 del models[coalition]  # it diverged, or nobody answers: what was measured so far decides
-        given_up = [coalition for coalition in range(len(session.servers)) if coalition not in models]
-        asked_for = {name: message for name, message in messages.items() if message["train"]}
-        for coalition, combined in session.combine(asked_for, trained, given_up).items():
-            models[coalition] = [
-                session.aggregate(server, _of_fold(combined, fold), number)
-                for fold, server in enumerate(models[coalition])
-            ]
-        progress(min(number, ceiling), ceiling)
-    measured = {name: np.array(curve) for name, curve in curves.items() if len(curve) > 1}
-    members = [session.members(coalition) for coalition in range(len(session.servers))]
-    chosen = pick_rounds(measured, session.quantities, members, ceiling)
-    rounds = {coalition: number for coalition, (number, _) in enumerate(chosen)}
-    return Stopping(rounds, {coalition: kind == 0 for coalition, (_, kind) in enumerate(chosen)}, measured)
+            elif trained[coalition]:
+                models[coalition] = [
+                    session.aggregate(server, _states(trained[coalition], fold), number, coalition)
+                    for fold, server in enumerate(models[coalition])
+                ]
+    return {name: np.array(curve) for name, curve in curves.items() if len(curve) > 1}
 
 
 def asked(session: Session) -> list[str]:
@@ -219,18 +338,9 @@ def _broadcast(session: Session, server: State) -> State:
     return {**sent, "mean": server.get("mean", server["w"])} if session.setting.averaging else sent
 
 
-def _complete(session: Session, number: int, sent: Mapping[str, Message]) -> dict[str, Message]:
-    """Return complete messages; those that ask for an update ask for masks where the training is under them."""
+def _states(replies: Mapping[str, Message], fold: int) -> Replies:
+    """Return the part of the replies that belongs to one fold."""
     return {
-        name: message
-        for train in (True, False)
-        for name, message in session.complete(
-            number, {name: part for name, part in sent.items() if part["train"] == train}, masked=train
-        ).items()
+        name: {key: tensor_of(value[fold]) for key, value in reply.items() if key not in ("held_out", "finite")}
+        for name, reply in replies.items()
     }
-
-
-def _of_fold(combined: Combined, fold: int) -> Combined:
-    """Return the part of combined replies that belongs to one fold."""
-    parts = [{key: value[fold] for key, value in reply.items()} for reply in combined.replies]
-    return Combined(parts, combined.weights)

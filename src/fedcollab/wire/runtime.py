@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -69,6 +69,22 @@ class Cost:
             for name in sorted({*self.down, *self.up})
         }
         return {"rounds": self.rounds - before.rounds, "bytes": moved}
+
+
+@dataclass(frozen=True, eq=False)
+class Answered:
+    """What one call brought back.
+
+    Parameters
+    ----------
+    replies : dict
+        The reply of each client that answered, in order of name.
+    absent : mapping of str to str
+        Who did not answer, and why.
+    """
+
+    replies: dict[str, dict[str, Any]]
+    absent: Mapping[str, str]
 
 
 class Runtime(ABC):
@@ -181,6 +197,28 @@ class Runtime(ABC):
                 f"{absence.reasons(self.absent)}"
             )
         return {name: replies[name] for name in ordered if name in replies}
+
+    def call_several(
+        self, calls: Sequence[tuple[Action | str, Mapping[str, Any]]], *, partial: bool = False
+    ) -> list[Answered]:
+        """Have clients carry several actions out, one call after the other; a runtime may send them together.
+
+        Parameters
+        ----------
+        calls : sequence of (Action or str, mapping)
+            Each action, with a message for each client.
+        partial : bool
+            As in `call`.
+
+        Returns
+        -------
+        list of Answered
+            For each call the replies, and who did not answer.
+        """
+        return [
+            Answered(self.call(action, messages, partial=partial), dict(self.absent)) if messages else Answered({}, {})
+            for action, messages in calls
+        ]
 
     def call_all(self, action: Action | str, message: Any, *, partial: bool = False) -> dict[str, dict[str, Any]]:
         """Call every client with the same message.

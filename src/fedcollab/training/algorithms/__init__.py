@@ -10,6 +10,7 @@ from fedcollab.training.algorithms.fedprox import FedProx
 from fedcollab.training.algorithms.finetune import Finetune
 from fedcollab.training.algorithms.local import Local
 from fedcollab.training.algorithms.own_intercept import OwnIntercept
+from fedcollab.training.algorithms.own_weights import OwnWeights
 from fedcollab.training.algorithms.perfedavg import PerFedAvg
 from fedcollab.training.algorithms.pfedme import PFedMe
 from fedcollab.training.algorithms.scaffold import Scaffold
@@ -26,6 +27,7 @@ __all__ = [
     "Finetune",
     "Local",
     "OwnIntercept",
+    "OwnWeights",
     "PFedMe",
     "PerFedAvg",
     "Scaffold",
