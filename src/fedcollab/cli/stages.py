@@ -77,6 +77,8 @@ def run(
     }
     how = options.take_reading(settings)
     found, brought = options.find_clients(scenario, clients, label, drop, how)
+    if settings["secure_aggregation"] != "none":  # two members of a coalition would learn each other's update
+        more["solve_options"] = {**more["solve_options"], "min_size": max(3, more["solve_options"].get("min_size", 1))}
     settings = with_defaults({"C": C, **settings}, brought) | {key: value for key, value in more.items() if value}
     value = read_C(settings.pop("C"))
     origin = (scenario or clients or Path()).resolve()
@@ -318,6 +320,7 @@ def all_stages(
     asked = {key: settings[key] for key in keys if key in settings}
     chosen = {"algorithm": settings["algorithm"], "options": settings.get("algorithm_options")}
     chosen["keep"] = list(settings.get("keep", ()))
+    chosen["secure_aggregation"] = settings.get("secure_aggregation", "none")
     results = {}
     for way in runs.WAYS:
         results[way] = fitted.train(way=way, **asked, **({} if way == "local" else chosen))

@@ -368,8 +368,7 @@ def _meet(silo: Silo, kept: Message, certificates: Sequence[str]) -> None:
     own = silo.state.get(IDENTITY, {})
     silo.state[IDENTITY] = {**own, "partners": seen}
     pairs = np.frombuffer(b"".join(ordered[name] for name in kept["members"]), dtype=np.uint8).reshape(-1, 32)
-    del kept["private"]
-    silo.state[GROUP] = {**kept, "pairs": pairs}
+    silo.state[GROUP] = {**{key: value for key, value in kept.items() if key != "private"}, "pairs": pairs}
 
 
 def _read(text: str) -> Certificate:

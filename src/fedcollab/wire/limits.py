@@ -77,6 +77,11 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_splits: AtLeastOne = 10
     secure_aggregation: bool = False
 
+    @property
+    def fewest_partners(self) -> int:
+        """How many clients a coalition must have at least: `min_coalition`, and three where updates are masked."""
+        return max(self.min_coalition, 3 if self.secure_aggregation else 1)
+
 
 NO_LIMITS = Limits(min_samples=1)  # in-process runtimes: whoever runs them holds the data of all clients anyway
 
