@@ -18,6 +18,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
+import msgspec
 import numpy as np
 from cryptography.exceptions import InvalidSignature, InvalidTag, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
@@ -94,13 +95,13 @@ class Certificate:
             If it cannot be read, or the signature is not the identity's.
         """
         try:
-            found = cls(**json.loads(text))
+            found = msgspec.json.decode(text, type=cls)
             identity = serialization.load_ssh_public_key(found.identity.encode())
             assert isinstance(identity, ec.EllipticCurvePublicKey)
             identity.verify(bytes.fromhex(found.signature), found.signed_bytes(), ec.ECDSA(hashes.SHA384()))
         except InvalidSignature:
             raise Unproven(f"the certificate of `{found.name}` has a signature that is not its silo's") from None
-        except (ValueError, TypeError, AttributeError, AssertionError, RecursionError, UnsupportedAlgorithm):
+        except (ValueError, AssertionError, RecursionError, UnsupportedAlgorithm):
             raise Unproven("a certificate of secure aggregation cannot be read") from None
         return found
 

@@ -222,9 +222,10 @@ def fold_rounds(
                 elif ("w" in reply or "masked" in reply) and name in curves:
                     trained[coalition][name] = reply
                     session.seen[seen_key(name, layer)] = number
-        if session.secure is not None and any(trained.values()):
+        if session.secure is not None:
+            given_up = {session.assignment[name] for name in layers[0]} - set(models) | broken
             updates = {name: reply for replies in trained.values() for name, reply in replies.items()}
-            for name, mean in session.secure.means(layers[0], updates, broken).items():
+            for name, mean in session.secure.means(layers[0], updates, given_up).items():
                 trained[session.assignment[name]] = {name: mean}
         for coalition in list(models):
             answering = [name for name in session.members(coalition) if name in answers[0] and name in curves]
