@@ -422,3 +422,12 @@ def test_training_again_keeps_the_masks(seven: list[ClientData]) -> None:
     assert all("w" not in reply for reply in seen)
     with pytest.raises(InputError, match="has 2 member"):
         retrain(wire, result, ["a", "b"], rounds=2)
+
+
+def test_the_model_is_chosen_under_masks_too(seven: list[ClientData]) -> None:
+    settings = {"rounds": 3, "lr": 0.1, "model": "auto"}
+    plain = train(seven, TYPES, **settings)
+    for way in WAYS:
+        secure = train(seven, TYPES, secure_aggregation=way, **settings)
+        assert secure.model["name"] == plain.model["name"]
+        same(secure, plain)
