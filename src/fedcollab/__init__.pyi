@@ -1,6 +1,8 @@
 from . import baselines as baselines
 from . import metrics as metrics
 from . import scenarios as scenarios
+from .advice import Advice as Advice
+from .advice import advise as advise
 from .coalitions import Collaboration as Collaboration
 from .coalitions import c_path as c_path
 from .coalitions import objective as objective

@@ -85,7 +85,7 @@ def test_a_model_does_not_depend_on_the_rows_that_it_is_measured_on() -> None:
     parts[0].y_held.copy_(1 - parts[0].y_held)
     after = train_folds(message, silo)
     np.testing.assert_array_equal(before["w"], after["w"])
-    assert before["held_out"][0] != after["held_out"][0]
+    assert before["held_out"][0, 0] != after["held_out"][0, 0]
     assert sum(len(part.y_held) for part in parts) == 30
     for part in parts:
         assert not {tuple(row) for row in part.x.tolist()} & {tuple(row) for row in part.x_held.tolist()}

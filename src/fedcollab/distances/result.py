@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +107,33 @@ class Distances:
     def matrix(self) -> Floats:
         """Return distances in [0, 1], as the objective takes them: `raw` clipped, 1 where a pair was not observed."""
         return np.where(self.observed, np.clip(self.raw, 0.0, 1.0), 1.0)
+
+    def part(self, names: Sequence[str]) -> Distances:
+        """Return the distances between some of the clients, in the order given.
+
+        Parameters
+        ----------
+        names : sequence of str
+            The clients.
+
+        Raises
+        ------
+        InputError
+            If one of them is unknown.
+        """
+        places = [self.index(name) for name in names]
+        if places == list(range(len(self.names))):
+            return self
+        square = np.ix_(places, places)
+        return replace(
+            self,
+            raw=self.raw[square],
+            names=tuple(names),
+            quantities=self.quantities[places],
+            stderr=None if self.stderr is None else self.stderr[square],
+            replicates=None if self.replicates is None else self.replicates[:, places][:, :, places],
+            observed=self.observed[square],
+        )
 
     def between(self, first: str, second: str) -> float:
         """Return the distance between two clients.

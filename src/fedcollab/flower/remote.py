@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -15,6 +15,7 @@ from typing import NamedTuple
 from fedcollab.errors import FedcollabWarning, InputError
 from fedcollab.wire.absence import Policy
 from fedcollab.wire.action import Action
+from fedcollab.wire.bundle import BUNDLE, join_parts, split_parts
 from fedcollab.wire.message import Message, pack, receive
 from fedcollab.wire.runtime import Runtime
 
@@ -106,6 +107,24 @@ class RemoteRuntime(Runtime):
     def _exchange(self, action: str, sent: dict[str, bytes]) -> Returned:
         """Carry packed messages to the silos and bring back what they answer."""
 
+    def _carry(self, calls: Sequence[tuple[Action, dict[str, Message]]]) -> list[dict[str, Message]]:
+        """Carry the messages of several calls together: one message to each silo."""
+        if len(calls) == 1:
+            return super()._carry(calls)
+        names = sorted({name for _, messages in calls for name in messages})
+        wanted = {name: [k for k, (_, messages) in enumerate(calls) if name in messages] for name in names}
+        sent = {name: join_parts([(calls[k][0].name, pack(calls[k][1][name])) for k in wanted[name]]) for name in names}
+        returned = self._exchange(BUNDLE, sent)
+        self.absent = returned.silent
+        self.messages += len(sent)
+        self.bytes_on_wire += sum(map(len, [*sent.values(), *returned.contents.values()]))
+        replies: list[dict[str, Message]] = [{} for _ in calls]
+        for name in names:
+            for k, reply in zip(wanted[name], _parts(returned, name, len(wanted[name])), strict=True):
+                if reply is not None:
+                    replies[k][name] = reply
+        return replies
+
     def _call(self, action: Action, messages: dict[str, Message]) -> dict[str, Message]:
         """Carry the messages of one call, and count them."""
         sent = {name: pack(message) for name, message in messages.items()}
@@ -114,3 +133,18 @@ class RemoteRuntime(Runtime):
         self.messages += len(sent)
         self.bytes_on_wire += sum(map(len, [*sent.values(), *returned.contents.values()]))
         return returned.messages()
+
+
+def _parts(returned: Returned, name: str, count: int) -> list[Message | None]:
+    """Return a silo's replies to the parts of a bundle: None for each if it was silent, its failure if it failed."""
+    if name in returned.failed:
+        return [{"error": returned.failed[name]}] * count
+    if name not in returned.contents:
+        return [None] * count
+    try:
+        parts = split_parts(returned.contents[name])
+    except InputError as error:
+        return [{"garbage": str(error)}] * count
+    if len(parts) != count:
+        return [{"garbage": f"{len(parts)} replies to {count} messages"}] * count
+    return [receive(content) for _, content in parts]

@@ -45,6 +45,7 @@ from fedcollab.training.client_side import (
     tensors_sent,
 )
 from fedcollab.training.descend import Local, Setting, descend, gradient, personal, steps_of
+from fedcollab.training.gradient import Dense
 from fedcollab.training.hooks import Algorithm, State
 from fedcollab.training.kept import averaged_keys, first_state, with_own, withhold
 from fedcollab.training.models import Network
@@ -403,7 +404,7 @@ def _work(message: Message, silo: Silo, setting: Setting) -> list[Work]:
     """Return a client's folds with what it was sent for each, and each one's state (a new one if the client is new)."""
     algorithm = algorithm_of(setting)
     sent = tensors_sent(message, silo.device)
-    kept = kept_state(silo, message, slot_of(message, SLOT))
+    kept = kept_state(silo, message, _slot(message))
     work = []
     for fold, part in enumerate(parts_of(silo, message["folds"], setting.seed)):
         own = {key: value[fold] for key, value in sent.items()}
@@ -436,7 +437,7 @@ def _measure_and_train(jobs: Mapping[str, Work], setting: Setting, device: str) 
     algorithm = algorithm_of(setting)
     try:
         with lend_network(setting, device) as network:
-            measured = {key: _measure(job, algorithm, network, setting) for key, job in jobs.items()}
+            measured = _measure(jobs, algorithm, network, setting)
             trained = [key for key, job in jobs.items() if job.train]
             if not trained:
                 return measured
@@ -456,15 +457,46 @@ def _measure_and_train(jobs: Mapping[str, Work], setting: Setting, device: str) 
     return measured
 
 
-def _measure(job: Work, algorithm: Algorithm, network: Network, setting: Setting) -> Done:
-    """Return what each kind of model does with the rows that it has not seen."""
-    found = []
-    for kind in job.measured:
-        w = kind.message["w"] if isinstance(kind, Local) else kind
-        if isinstance(kind, Local) and algorithm.personalises:
-            w = personal(kind, algorithm, network, setting, job.number - 1)
-        found.append(of_logits(gradient(network, setting).logits(w, job.part.x_held), job.part.y_held))
-    return Done(found, {"w": job.sent}, job.local.state)
+def _measure(jobs: Mapping[str, Work], algorithm: Algorithm, network: Network, setting: Setting) -> dict[str, Done]:
+    """Return what each kind of model of each fold does with the rows that it has not seen."""
+    outcomes: dict[str, list[Outcome]] = {key: [] for key in jobs}
+    kinds = max(len(job.measured) for job in jobs.values())
+    grad = gradient(network, setting)
+    for position in range(kinds):
+        having = {key: job for key, job in jobs.items() if position < len(job.measured)}
+        models = {
+            key: _model(job.measured[position], algorithm, network, setting, job.number) for key, job in having.items()
+        }
+        if isinstance(grad, Dense):
+            found = _outcomes_stacked(grad, [models[key] for key in having], [job.part for job in having.values()])
+        else:
+            parts = ((models[key], job.part) for key, job in having.items())
+            found = [of_logits(grad.logits(w, part.x_held), part.y_held) for w, part in parts]
+        for key, outcome in zip(having, found, strict=True):
+            outcomes[key].append(outcome)
+    return {key: Done(outcomes[key], {"w": job.sent}, job.local.state) for key, job in jobs.items()}
+
+
+def _model(kind: Tensor | Local, algorithm: Algorithm, network: Network, setting: Setting, number: int) -> Tensor:
+    """Return the weights of a model that is to be measured before a round: given, or a client's personal model."""
+    if not isinstance(kind, Local):
+        return kind
+    return personal(kind, algorithm, network, setting, number - 1) if algorithm.personalises else kind.message["w"]
+
+
+def _outcomes_stacked(grad: Dense, models: list[Tensor], parts: list[Part]) -> list[Outcome]:
+    """Return what each model does with its held-out rows, all in one product a layer; shorter parts are padded."""
+    longest = max(len(part.y_held) for part in parts)
+    x = torch.zeros((len(parts), longest, *parts[0].x_held.shape[1:]), device=parts[0].x_held.device)
+    y = torch.zeros((len(parts), longest), dtype=parts[0].y_held.dtype, device=x.device)
+    for row, part in enumerate(parts):
+        x[row, : len(part.y_held)] = part.x_held
+        y[row, : len(part.y_held)] = part.y_held
+    logits = grad.stacked_logits(torch.stack(models), x)
+    losses = -torch.log_softmax(logits, 2).gather(2, y[:, :, None])[:, :, 0].double().cpu().numpy()
+    right = (logits.argmax(2) == y).cpu().numpy()
+    sizes = [len(part.y_held) for part in parts]
+    return [Outcome(right[row, :size], losses[row, :size]) for row, size in enumerate(sizes)]
 
 
 def _reply(message: Message, silo: Silo, folds: list[Done]) -> Message:
@@ -479,15 +511,20 @@ def _reply(message: Message, silo: Silo, folds: list[Done]) -> Message:
     if diverged:
         return {"finite": False, "held_out": held_out, "diverged": diverged}
     if message["last"]:
-        for slot in (slot_of(message, SLOT), f"{slot_of(message, SLOT)}-before"):
+        for slot in (_slot(message), f"{_slot(message)}-before"):
             silo.state.pop(slot, None)
     if not message["train"]:
         return {"finite": True, "held_out": held_out}
     if "group" in message:
         refuse_absurd(message, silo, float(held_out[:, 0].max()))
-    keep_state(silo, message, arrays_of(_stack([fold.state for fold in folds])), slot_of(message, SLOT))
+    keep_state(silo, message, arrays_of(_stack([fold.state for fold in folds])), _slot(message))
     plain = {"finite": True, "held_out": held_out}
     return masked_reply(message, silo, arrays_of(_stack([fold.reply for fold in folds])), plain)
+
+
+def _slot(message: Message) -> str:
+    """Return the place in a client's state for the fold models of a training: several trainings may run in step."""
+    return slot_of(message, f"{SLOT} {message.get('training', '')}")
 
 
 def joined(kinds: list[list[Outcome]]) -> list[Outcome]:
@@ -513,7 +550,13 @@ def _columns(outcome: Outcome, alone: Outcome | None) -> list[float]:
     if alone is None or len(outcome.loss) < 2:
         return [*measures, np.nan, np.nan]
     changes = (outcome.loss - alone.loss, outcome.right.astype(float) - alone.right)
-    return [*measures, *(float(change.std(ddof=1) / np.sqrt(len(change))) for change in changes)]
+    return [*measures, *(_stderr(change) for change in changes)]
+
+
+def _stderr(values: NDArray[np.float64]) -> float:
+    """Return the standard error of a mean; NumPy's `std` takes three times as long for the few values of a client."""
+    centred = values - values.sum() / len(values)
+    return float(np.sqrt(centred @ centred / (len(values) - 1) / len(values)))
 
 
 def _stack(parts: list[State]) -> State:

@@ -164,6 +164,27 @@ class Dense(Gradient):
             h = torch.addmm(layer.bias[0], h, layer.turned[0]).relu_()
         return torch.addmm(layers[-1].bias[0], h, layers[-1].turned[0])
 
+    def stacked_logits(self, w: Tensor, x: Tensor) -> Tensor:
+        """Return the outputs of several models at once.
+
+        Parameters
+        ----------
+        w : Tensor
+            The weights of K models, [K, P].
+        x : Tensor
+            Features of as many samples for each, [K, n, ...].
+
+        Returns
+        -------
+        Tensor
+            Of shape [K, n, classes].
+        """
+        h = x.flatten(2)
+        layers = self._layers(w)
+        for layer in layers[:-1]:
+            h = torch.baddbmm(layer.bias, h, layer.turned).relu_()
+        return torch.baddbmm(layers[-1].bias, h, layers[-1].turned)
+
     def _layers(self, w: Tensor) -> list[Layer]:
         """Return the layers as views of `w`, which are kept because steps repeat."""
         known = self._cache.get(id(w))

@@ -119,7 +119,7 @@ class Session:
 
     def __post_init__(self) -> None:
         self.initial = self.network.initial()
-        self._text = json.dumps(asdict(self.setting))
+        self.text = json.dumps(asdict(self.setting))
 
     def initials(self, count: int, stage: str) -> list[Tensor]:
         """Return `count` vectors of initial weights from different seeds; all other methods start from the first."""
@@ -342,7 +342,7 @@ class Session:
         layer : int
             Which layer they are.
         """
-        common: Message = {"setting": self._text, "round": number, "training": self.training}
+        common: Message = {"setting": self.text, "round": number, "training": self.training}
         if layer:
             common["layer"] = layer
         seen = {name: self.seen.get(seen_key(name, layer)) for name in messages}

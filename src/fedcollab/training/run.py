@@ -26,9 +26,10 @@ from fedcollab.training.algorithms import Algorithm, make_algorithm
 from fedcollab.training.algorithms.own_weights import share_rows
 from fedcollab.training.callbacks import Callback
 from fedcollab.training.checkpoint import Checkpoint, Snapshot, Stopping, identity
-from fedcollab.training.descend import OPTIMIZERS, Setting
+from fedcollab.training.descend import OPTIMIZERS
 from fedcollab.training.history import History, line
-from fedcollab.training.models import Factory, Network, name_model
+from fedcollab.training.models import Factory, name_model
+from fedcollab.training.opening import AVERAGING, Steps, decisive, open_session
 from fedcollab.training.result import MEASURES, TrainingResult, schema_of
 from fedcollab.training.rounds import Grouping, Measures, Round, Session, run_rounds
 from fedcollab.training.secure_rounds import SecureSums, check_secure, read_secure
@@ -37,7 +38,6 @@ from fedcollab.wire.runtime import Runtime
 
 #: how the number of rounds is decided, and the models that "auto" chooses from, the simplest first
 STOPPING = ("held-out", "none")
-AVERAGING = 0.8
 AUTO_MODELS = ("logistic", "mlp")
 
 
@@ -168,6 +168,7 @@ def train(
         if plan is not None:
             options = plan["options"] if options is None else options
             keep = plan["keep"] if keep is None else keep
+            rows = plan["rows"]
             weights = getattr(coalitions, "weights", None) if weights is None else weights
     called, chosen = make_algorithm(algorithm, options)
     if optimizer != defaults.OPTIMIZER and not chosen.plain_steps:
@@ -181,7 +182,7 @@ def train(
     else:
         method = called
         if chosen.weighted:
-            grouping = _weighted(weights, rows, names)
+            grouping = _weighted(weights, rows, names, names if plan is None else plan["names"])
         else:
             grouping = Grouping(_coalitions(coalitions, names, federation.left_out, alone=chosen.alone))
     fixed = grouping.method == Grouping.method  # clustered baselines change who is in which coalition as they train
@@ -191,13 +192,13 @@ def train(
     chooses = stopping == "held-out" and fixed
 
     def session_of(name: str) -> Session:
-        schema = federation.schema
-        network = Network(Network.describe(name, model_options or {}, schema.shape, len(schema.classes)), seed=seed)
-        plain = (float(lr), int(batch_size), int(local_epochs), int(seed), float(weight_decay), optimizer)
-        kept = list(network.names_of(keep or chosen.keep))
+        steps = Steps(
+            name, model_options or {}, lr, batch_size, local_epochs, seed, weight_decay, optimizer, participation
+        )
         mean = float(AVERAGING if averaging is None and chooses else averaging or 0.0) if fixed else 0.0
-        setting = Setting(called, chosen.options(), network.text, *plain, kept, mean)
-        return Session(federation, setting, chosen, network, federation.quantities, participation, secure=secure)
+        opened = open_session(federation, called, chosen, steps, keep=keep or None, averaging=mean)
+        opened.secure = secure
+        return opened
 
     carrier = federation.runtime
     started, before = time.perf_counter(), _moved(carrier)
@@ -254,6 +255,13 @@ def train(
             stack.callback(setattr, carrier, "journal", None)  # the next training has a folder of its own
         if resumed is not None:
             stopped = resumed.stopping
+        elif (
+            chooses
+            and plan is not None
+            and method == plan["algorithm"]
+            and plan["settings"] == decisive(session, rounds)
+        ):
+            stopped = Stopping(dict(enumerate(plan["stopping"]["rounds"])), dict(enumerate(plan["stopping"]["means"])))
         elif chooses and stopped is None:
             begun = replace(session, training=f"{session.training} folds", failures=[], seen={})
             stopped = choose_rounds(begun, grouping, rounds, lambda done, total: progress(done, 2 * total))
@@ -345,11 +353,22 @@ def _better_model(
     return best, found[best][1]
 
 
-def _weighted(weights: ArrayLike | None, rows: int, names: Sequence[str]) -> Grouping:
-    """Return clients grouped by the model that they share, with what each client weighs in each of the models."""
+def _weighted(weights: ArrayLike | None, rows: int, names: Sequence[str], of: Sequence[str]) -> Grouping:
+    """Return clients grouped by the model that they share, with what each client weighs in each of the models.
+
+    The weights' rows and columns are the clients `of`; those that are not among `names` are left out.
+    """
     if weights is None:
         raise InputError("`algorithm` (='own-weights') needs `weights`, or an advice that has them")
-    groups, shared = share_rows(weights, names, rows)
+    missing = [name for name in names if name not in of]
+    if missing:
+        raise InputError(f"`weights` lack the client {missing[0]!r}")
+    given = np.asarray(weights, dtype=np.float64)
+    if given.shape == (len(of), len(of)) and list(of) != sorted(names):
+        places = [list(of).index(name) for name in sorted(names)]
+        given = given[np.ix_(places, places)]
+        given = given / given.sum(axis=1, keepdims=True)
+    groups, shared = share_rows(given, sorted(names), rows)
     return Grouping(groups, shared)
 
 

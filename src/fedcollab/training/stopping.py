@@ -16,7 +16,7 @@ the folds cost as much as one training of `ceiling` rounds.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -76,7 +76,7 @@ def choose_rounds(session: Session, grouping: Grouping, ceiling: int, progress: 
 
 
 def train_in_step(
-    federation: Federation, trainings: Sequence[FoldRounds], progress: Progress
+    federation: Federation, trainings: Sequence[FoldRounds], progress: Progress, drop: Drop | None = None
 ) -> list[dict[str, Curve]]:
     """Run several trainings of `fold_rounds` in step: their messages of one round are sent together.
 
@@ -88,6 +88,9 @@ def train_in_step(
         What `fold_rounds` returned.
     progress : callable
         Called with (round, ceiling).
+    drop : callable, optional
+        Called after each round with the round and what each training that still runs has measured, by its position;
+        returns the positions of those to end.
 
     Returns
     -------
@@ -124,6 +127,11 @@ def train_in_step(
         for position, call in now.items():
             progress(min(call.number, call.ceiling), call.ceiling)
             go_on(position, answered[position])
+        if drop is not None and waiting:
+            number = next(iter(waiting.values())).number - 1
+            for position in drop(number, {each: call.measured for each, call in waiting.items()}):
+                results[position] = _as_arrays(waiting.pop(position).measured)
+                trainings[position].close()
     return results
 
 
@@ -139,13 +147,17 @@ class FoldCall:
         The last round.
     layers : list of mappings
         What each client is sent, for each layer (see `Session.layers`).
+    measured : mapping of lists
+        What each client has measured so far.
     """
 
     number: int
     ceiling: int
     layers: list[dict[str, Message]]
+    measured: Mapping[str, list[Curve]]
 
 
+Drop = Callable[[int, Mapping[int, Mapping[str, list[Curve]]]], Collection[int]]
 FoldRounds = Generator[FoldCall, list[Answered], dict[str, Curve]]
 
 
@@ -195,7 +207,7 @@ def fold_rounds(
         if not layers[0]:
             break
         try:
-            answered = yield FoldCall(number, ceiling, layers)
+            answered = yield FoldCall(number, ceiling, layers, curves)
         except Paused as error:
             if not _refused(session, layers[0]):
                 raise
@@ -236,6 +248,11 @@ def fold_rounds(
                     session.aggregate(server, _states(trained[coalition], fold), number, coalition)
                     for fold, server in enumerate(models[coalition])
                 ]
+    return _as_arrays(curves)
+
+
+def _as_arrays(curves: Mapping[str, list[Curve]]) -> dict[str, Curve]:
+    """Return the curves of the clients that were measured after at least one round."""
     return {name: np.array(curve) for name, curve in curves.items() if len(curve) > 1}
 
 

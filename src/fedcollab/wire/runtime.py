@@ -37,14 +37,13 @@ class Cost:
     up: dict[str, int] = field(default_factory=dict)
 
     def count(self, messages: Mapping[str, Message], replies: Mapping[str, Message]) -> None:
-        """Add one round of messages and their replies.
+        """Add messages and their replies.
 
         Parameters
         ----------
         messages, replies : mapping
             What was sent to and received from each client.
         """
-        self.rounds += 1
         for name, message in messages.items():
             self.down[name] = self.down.get(name, 0) + payload(message)
         for name, reply in replies.items():
@@ -166,42 +165,13 @@ class Runtime(ABC):
         Paused
             If too few clients answered.
         """
-        action = find(action)
-        unknown = sorted(set(messages) - set(self.names))
-        if unknown:
-            raise InputError(f"`messages` names {unknown[0]!r}, which is not a client of this federation")
-        ordered = {name: messages[name] for name in sorted(messages)}
-        replies: dict[str, Message] = {}
-        lost: dict[str, tuple[str, str]] = {}
-        waiting = ordered
-        for attempt in range(1 + self.policy.retries):
-            if attempt:
-                time.sleep(self.policy.wait)
-            answers = self._ask(action, waiting)
-            replies |= {name: answer for name, answer in answers.items() if isinstance(answer, dict)}
-            lost |= {name: answer for name, answer in answers.items() if not isinstance(answer, dict)}
-            waiting = {
-                name: ordered[name] for name in waiting if name not in replies and lost[name][0] in absence.AGAIN
-            }
-            if not waiting:
-                break
-        lost = {name: why for name, why in lost.items() if name not in replies}
-        self.absent = {name: lost[name][1] for name in sorted(lost)}
-        self._note(action.name, ordered, lost)
-        needed = self.policy.enough(len(ordered)) if partial else len(ordered)
-        if len(replies) < needed:
-            number = next(iter(ordered.values())).get("round")
-            where = f"`{action.name}`" if number is None else f"`{action.name}` of round {number}"
-            raise Paused(
-                f"{len(replies)} of {len(ordered)} client(s) answered {where}, {needed} must: "
-                f"{absence.reasons(self.absent)}"
-            )
-        return {name: replies[name] for name in ordered if name in replies}
+        (answered,) = self.call_several([(action, messages)], partial=partial)
+        return answered.replies
 
     def call_several(
         self, calls: Sequence[tuple[Action | str, Mapping[str, Any]]], *, partial: bool = False
     ) -> list[Answered]:
-        """Have clients carry several actions out, one call after the other; a runtime may send them together.
+        """Have clients carry several actions out in one round: where a round costs seconds, in one message each.
 
         Parameters
         ----------
@@ -214,11 +184,55 @@ class Runtime(ABC):
         -------
         list of Answered
             For each call the replies, and who did not answer.
+
+        Raises
+        ------
+        InputError, Paused
+            As in `call`.
         """
-        return [
-            Answered(self.call(action, messages, partial=partial), dict(self.absent)) if messages else Answered({}, {})
-            for action, messages in calls
-        ]
+        actions = [find(action) for action, _ in calls]
+        unknown = sorted({name for _, messages in calls for name in messages} - set(self.names))
+        if unknown:
+            raise InputError(f"`messages` names {unknown[0]!r}, which is not a client of this federation")
+        ordered = [{name: messages[name] for name in sorted(messages)} for _, messages in calls]
+        replies: list[dict[str, Message]] = [{} for _ in calls]
+        lost: list[dict[str, tuple[str, str]]] = [{} for _ in calls]
+        waiting = ordered
+        for attempt in range(1 + self.policy.retries):
+            if attempt:
+                time.sleep(self.policy.wait)
+            for position, answers in enumerate(self._ask(list(zip(actions, waiting, strict=True)))):
+                for name, answer in answers.items():
+                    if isinstance(answer, dict):
+                        replies[position][name] = answer
+                    else:
+                        lost[position][name] = answer
+            waiting = [
+                {n: m for n, m in sent.items() if n not in replies[k] and lost[k][n][0] in absence.AGAIN}
+                for k, sent in enumerate(waiting)
+            ]
+            if not any(waiting):
+                break
+        answered = []
+        for action, sent, found, missing in zip(actions, ordered, replies, lost, strict=True):
+            missing = {name: why for name, why in missing.items() if name not in found}
+            answered.append(Answered({name: found[name] for name in sent if name in found}, _reasons(missing)))
+            self._note(action.name, sent, missing)
+        self.absent = {name: why for each in answered for name, why in each.absent.items()}
+        for action, sent, each in zip(actions, ordered, answered, strict=True):
+            self._require(action, sent, each, partial)
+        return answered
+
+    def _require(self, action: Action, sent: Mapping[str, Message], answered: Answered, partial: bool) -> None:
+        """Raise `Paused` if fewer clients answered a call than must."""
+        needed = self.policy.enough(len(sent)) if partial else len(sent)
+        if len(answered.replies) < needed:
+            number = next(iter(sent.values())).get("round")
+            where = f"`{action.name}`" if number is None else f"`{action.name}` of round {number}"
+            raise Paused(
+                f"{len(answered.replies)} of {len(sent)} client(s) answered {where}, {needed} must: "
+                f"{absence.reasons(answered.absent)}"
+            )
 
     def call_all(self, action: Action | str, message: Any, *, partial: bool = False) -> dict[str, dict[str, Any]]:
         """Call every client with the same message.
@@ -287,22 +301,31 @@ class Runtime(ABC):
     def _call(self, action: Action, messages: dict[str, Message]) -> dict[str, Message]:
         """Carry the messages, in order of name; leave clients out that do not answer, with the reason in `absent`."""
 
-    def _ask(self, action: Action, messages: dict[str, Message]) -> dict[str, Message | tuple[str, str]]:
-        """Try once; return each client's reply, or the kind of its absence and the reason."""
+    def _carry(self, calls: Sequence[tuple[Action, dict[str, Message]]]) -> list[dict[str, Message]]:
+        """Carry the messages of several calls; by default one call after the other, as `_call` does."""
+        return [self._call(action, messages) if messages else {} for action, messages in calls]
+
+    def _ask(self, calls: Sequence[tuple[Action, dict[str, Message]]]) -> list[dict[str, Message | tuple[str, str]]]:
+        """Try once; return for each call each client's reply, or the kind of its absence and the reason."""
         self.absent = {}
-        replies = self._call(action, messages)
-        self.cost.count(messages, replies)
-        found: dict[str, Message | tuple[str, str]] = {}
-        for name, message in messages.items():
-            if name not in replies:
-                found[name] = ("silent", self.absent.get(name, "no answer"))
-                continue
-            kind = next((kind for kind in absence.EXCUSES if kind in replies[name]), None)
-            if kind is None:
-                found[name] = self._checked(action, message, replies[name])
-            else:
-                found[name] = (absence.EXCUSES[kind], str(replies[name][kind])[:500])
-        return found
+        carried = self._carry(calls)
+        self.cost.rounds += 1
+        answers = []
+        for (action, messages), replies in zip(calls, carried, strict=True):
+            self.cost.count(messages, replies)
+            answers.append({name: self._answer(action, name, m, replies) for name, m in messages.items()})
+        return answers
+
+    def _answer(
+        self, action: Action, name: str, message: Message, replies: Mapping[str, Message]
+    ) -> Message | tuple[str, str]:
+        """Return a client's reply, or the kind of its absence and the reason."""
+        if name not in replies:
+            return "silent", self.absent.get(name, "no answer")
+        kind = next((kind for kind in absence.EXCUSES if kind in replies[name]), None)
+        if kind is None:
+            return self._checked(action, message, replies[name])
+        return absence.EXCUSES[kind], str(replies[name][kind])[:500]
 
     def _checked(self, action: Action, message: Message, reply: Message) -> Message | tuple[str, str]:
         if self.checks:
@@ -320,6 +343,11 @@ class Runtime(ABC):
         self.absences += noted
         if self.journal is not None:
             absence.write(self.journal, noted)
+
+
+def _reasons(lost: Mapping[str, tuple[str, str]]) -> dict[str, str]:
+    """Return the reason of each absence, in order of name."""
+    return {name: lost[name][1] for name in sorted(lost)}
 
 
 def check_clients(clients: Iterable[ClientData]) -> list[ClientData]:

@@ -11,6 +11,7 @@ import traceback
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
+import fedcollab.advice.sums
 import fedcollab.distances.estimate
 import fedcollab.federation.federate
 import fedcollab.inspection.profile
@@ -24,6 +25,7 @@ from fedcollab.flower.silo.config import SiloConfig, current_config
 from fedcollab.flower.silo.state_store import StateStore
 from fedcollab.silo.guard import Guard
 from fedcollab.wire.action import ACTIONS
+from fedcollab.wire.bundle import BUNDLE, join_parts, split_parts
 from fedcollab.wire.limits import make_limits
 from fedcollab.wire.silo import Silo
 
@@ -86,7 +88,14 @@ def reply_to(envelope: Envelope, config: SiloConfig, run: str) -> Answer:
         keys.read_identity(config.key),
         keys.read_partners(config.key.parent / PARTNERS),
     )
-    served = guard.serve(envelope.action, envelope.content, silo, run=run)
-    if served.done:
+    if envelope.action != BUNDLE:
+        served = guard.serve(envelope.action, envelope.content, silo, run=run)
+        if served.done:
+            state.commit()
+        return Answer(config.name, served.content)
+    parts = split_parts(envelope.content, guard.limits.max_bytes)
+    replies = [guard.serve(action, content, silo, run=run) for action, content in parts]
+    if any(reply.done for reply in replies):
         state.commit()
-    return Answer(config.name, served.content)
+    joined = [(action, reply.content) for (action, _), reply in zip(parts, replies, strict=True)]
+    return Answer(config.name, join_parts(joined))

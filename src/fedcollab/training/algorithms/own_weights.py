@@ -70,7 +70,7 @@ def share_rows(
     >>> groups, rows[1]
     ([['a', 'b'], ['c']], {'b': 0.2, 'c': 0.8})
     """
-    from scipy.cluster.hierarchy import fcluster, linkage
+    from scipy.cluster.hierarchy import fcluster, linkage  # type: ignore[import-untyped]
 
     number("rows", most, at_least=1, whole=True)
     rows = np.asarray(weights, dtype=np.float64)

@@ -1,0 +1,159 @@
+"""Candidates: the groupings that theory proposes, cut down to a few by the proxies.
+
+The paths over C of the distances hold every partition that the bound recommends for some C; own weights along C are the
+bound's answer where clients may weigh each other as they like. Both ends, each alone and everyone together, are always
+candidates. The proxies (`advice.proxy`) say which partition and which C of the own weights are worth a pilot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcollab.advice.proxy import Sums, coalition_weights
+from fedcollab.advice.words import how_in_words
+from fedcollab.coalitions import personal_weights
+from fedcollab.distances import Distances
+from fedcollab.training.algorithms.own_weights import share_rows
+
+Floats = NDArray[np.float64]
+
+INTERCEPT = ("output-bias",)
+#: the most models of a pilot of own weights
+ROWS = 3
+#: values of C that own weights are tried at, as shares of the C at which everyone is nearly one (in logarithms)
+STEPS = 9
+#: own weights whose rows are all this near to a coalition's are that coalition
+SAME = 0.05
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """Who trains with whom, and how.
+
+    Parameters
+    ----------
+    kind : str
+        "alone", "together", "coalitions" or "own weights".
+    coalitions : list of lists of str
+        The coalitions; under own weights the clients that share a model.
+    algorithm : str
+        The algorithm's name.
+    options : mapping
+        Its options.
+    keep : tuple of str
+        Parameters that stay with each client.
+    C : float or None
+        The C whose partition or weights these are, where there is one.
+    weights : mapping
+        Under own weights, what each client weighs in the model of each group (its position).
+    """
+
+    kind: str
+    coalitions: list[list[str]]
+    algorithm: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    keep: tuple[str, ...] = ()
+    C: float | None = None
+    weights: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
+
+    @property
+    def personal(self) -> bool:
+        """Whether clients have parameters of their own."""
+        return bool(self.keep) or self.algorithm in ("ditto", "own-intercept", "own-weights")
+
+    @property
+    def label(self) -> str:
+        """Who and how, in words."""
+        if self.kind == "alone":
+            return "alone"
+        how = how_in_words(self.algorithm, self.keep)
+        if self.kind == "own weights":
+            return how
+        return f"{'everyone' if self.kind == 'together' else f'{len(self.coalitions)} coalitions'}, {how}"
+
+
+def everyone_and_alone(names: Sequence[str]) -> tuple[list[list[str]], list[list[str]]]:
+    """Return the two ends: one coalition of all clients, and each client alone."""
+    return [list(names)], [[name] for name in names]
+
+
+def best_partition(
+    partitions: Iterable[tuple[float, list[list[str]]]], sums: Sums, quantities: Mapping[str, int]
+) -> tuple[float, float, list[list[str]]] | None:
+    """Return the partition with the lowest held-out error of the proxies, with that error and its C.
+
+    Parameters
+    ----------
+    partitions : iterable of (float, list)
+        C and coalitions; both ends of the path are passed over.
+    sums : Sums
+        What the clients answered.
+    quantities : mapping of int
+        Samples by client.
+
+    Returns
+    -------
+    tuple or None
+        None if there is no partition between the ends, or no sums.
+    """
+    found: dict[frozenset[frozenset[str]], tuple[float, float, list[list[str]]]] = {}
+    known = {name: quantities[name] for name in sums.names}
+    for C, coalitions in partitions:
+        key = frozenset(frozenset(members) for members in coalitions)
+        if len(coalitions) in (1, len(quantities)) or key in found or len(known) < 2:
+            continue
+        inside = [[name for name in members if name in known] for members in coalitions]
+        weights = coalition_weights([members for members in inside if members], known)
+        errors = min(sums.held_out(weights, own=own).mean() for own in ((), (-1,)))
+        found[key] = (float(errors), C, coalitions)
+    if not found:
+        return None
+    return min(found.values(), key=lambda each: (each[0], len(each[2])))
+
+
+def best_own_weights(
+    distances: Sequence[Distances], sums: Sums, quantities: Mapping[str, int]
+) -> tuple[float, float, Floats] | None:
+    """Return the own weights with the lowest held-out error of the proxies, with that error and their C.
+
+    Parameters
+    ----------
+    distances : sequence of Distances
+        One or more kinds of distances between the clients, in the order of `quantities`.
+    sums, quantities
+        As in `best_partition`.
+
+    Returns
+    -------
+    tuple or None
+        Error, C, and weights in the order of `quantities`; None if some client has no sums, or the best weights are
+        one of the two ends.
+    """
+    names = list(quantities)
+    if tuple(names) != sums.names or len(names) < 3:
+        return None
+    masses = np.array([quantities[name] for name in names], dtype=np.float64)
+    found: list[tuple[float, float, Floats]] = []
+    for kind in distances:
+        most = float(np.sqrt((masses * kind.matrix.max() ** 2).sum())) * 3 + 1e-9
+        for C in np.geomspace(most / 300, most, STEPS):
+            weights, _ = personal_weights(kind.matrix, masses, C=float(C))
+            errors = min(sums.held_out(weights, own=own).mean() for own in ((), (-1,)))
+            found.append((float(errors), float(C), weights))
+    error, C, weights = min(found, key=lambda each: each[0])
+    everyone = np.tile(masses / masses.sum(), (len(names), 1))
+    for end in (everyone, np.eye(len(names))):
+        if np.abs(weights - end).sum(axis=1).max() / 2 < SAME:
+            return None
+    return error, C, weights
+
+
+def own_weights_plan(C: float, weights: Floats, names: Sequence[str], *, keep: tuple[str, ...] = INTERCEPT) -> Plan:
+    """Return the plan of training with own weights, with clients of like rows sharing a model."""
+    groups, shared = share_rows(weights, names, ROWS)
+    return Plan("own weights", groups, "own-weights", {}, keep, C, shared)

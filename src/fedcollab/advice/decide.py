@@ -1,0 +1,235 @@
+"""From measurements to an advice: gains that are true on average, and the plan with the least expected loss.
+
+For plan p and client i the pilots give g_pi, the held-out loss alone less that of the plan, on the same rows, and its
+standard error e_pi. Four things stand between g_pi and the gain that the client will see:
+
+    fewer rows      pilots train on half of the rows, where partners help more: G = RETAINED g
+    the proposal    partitions and own weights were proposed from distances that had seen the rows that judge them:
+                    their gain beyond the best plan with everyone (or alone) is lowered by OPTIMISM, then drawn to
+                    PROPOSED, what such plans are worth on real federations (trust: S^2 / (S^2 + OPTIMISM_SPREAD^2))
+    noise           of rows (e_pi) and of training (INFLATION e_pi), while gains vary between clients (T^2)
+    the choice      the best of several candidates looks better than it is: RETAINED covers that too
+
+For the noise every RETAINED g_pi is drawn to f_pi, what the fitted bound (`advice.fit`) and the plan's mean lead one to
+expect, the more so the noisier it is (empirical Bayes). With v = (INFLATION RETAINED e)^2,
+
+    mean_pi = f_pi + T^2 / (T^2 + v) (RETAINED g_pi - f_pi)
+    variance_pi = T^2 v / (T^2 + v) + variance of the plan's mean + (FLOOR loss_i)^2
+
+The plan with the highest mean gain is advised; one model for a whole coalition (FedAvg), the simplest plan with the
+largest coalitions, also if another plan is better by less than SIMPLER times the loss alone. The constants were taught
+by twelve real federations (docs/advice.md says which, and how).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcollab.advice.fit import BoundFit, bound_terms, fit_bound
+from fedcollab.advice.pilot import Measured
+from fedcollab.advice.result import Expected
+
+Floats = NDArray[np.float64]
+
+#: the share of a gain on half of the rows that remains with all rows
+RETAINED = 0.8
+#: how much larger the error of a measured gain is than the noise of its rows
+INFLATION = 1.3
+#: what no measurement tells, as a share of the loss alone
+FLOOR = 0.02
+#: what proposed plans look better by than they are, what they are worth beyond the best other plan, and the spread of
+#: both between federations; as shares of the loss alone
+OPTIMISM, OPTIMISM_SPREAD = 0.03, 0.04
+PROPOSED, SPREAD = -0.015, 0.03
+#: by how much another plan must be better than one model for a coalition, as a share of the loss alone
+SIMPLER = 0.005
+#: the probability of a gain or a loss that makes a difference clear
+CLEAR = 0.9
+
+
+@dataclass(frozen=True, eq=False)
+class Estimate:
+    """What a plan is expected to bring, against training alone; positive is better.
+
+    Parameters
+    ----------
+    mean : Expected
+        The mean over clients.
+    clients : dict of Expected
+        Each client's gain.
+    """
+
+    mean: Expected
+    clients: dict[str, Expected]
+
+
+@dataclass(frozen=True, eq=False)
+class Decision:
+    """Which plan is advised, and what every plan is expected to bring.
+
+    Parameters
+    ----------
+    chosen : int
+        The position of the advised plan.
+    clear : bool
+        Whether it is clearly better than training alone, or alone clearly better than any other plan.
+    loss, accuracy : list of Estimate
+        For each plan, in loss and in accuracy.
+    fit : BoundFit
+        The bound, fitted to the measurements.
+    """
+
+    chosen: int
+    clear: bool
+    loss: list[Estimate]
+    accuracy: list[Estimate]
+    fit: BoundFit
+
+
+def decide(
+    measured: Sequence[Measured],
+    weights: Sequence[Floats],
+    names: Sequence[str],
+    quantities: Mapping[str, int],
+    distances: Floats,
+    distance_errors: Floats | None = None,
+) -> Decision:
+    """Choose a plan from what the pilots measured.
+
+    Parameters
+    ----------
+    measured : sequence of Measured
+        Training alone first.
+    weights : sequence of arrays
+        For each plan what every client weighs in each client's model, N x N.
+    names : sequence of str
+        The clients, in the order of rows and columns.
+    quantities : mapping of int
+        Their training samples.
+    distances, distance_errors : arrays
+        N x N, and their standard errors where they are known.
+
+    Returns
+    -------
+    Decision
+        The choice. Where nobody could be measured: everyone together if there is such a plan, with gains unknown.
+    """
+    alone = measured[0]
+    masses = np.array([quantities[name] for name in names], dtype=np.float64)
+    fit = _fit(measured, weights, names, masses, distances, distance_errors)
+    loss = [
+        _estimate(alone, each, 0, names, fit.gain(row, distances, masses))
+        for each, row in zip(measured, weights, strict=True)
+    ]
+    loss = _lowered(measured, loss, alone)
+    accuracy = [_estimate(alone, each, 1, names, None) for each in measured]
+    chosen = _choose(measured, loss, alone)
+    best = loss[chosen].mean
+    clear = best.probability >= CLEAR if chosen else all(each.mean.probability <= 1 - CLEAR for each in loss[1:])
+    return Decision(chosen, clear, loss, accuracy, fit)
+
+
+def _choose(measured: Sequence[Measured], loss: Sequence[Estimate], alone: Measured) -> int:
+    """Return the plan with the highest mean gain, or the simplest one if that is hardly worse."""
+    scale = _loss_alone(alone)
+
+    def worth(position: int) -> tuple[float, int]:
+        plan = measured[position].plan
+        price = SIMPLER * scale if plan.personal or plan.kind == "alone" else 0.0
+        return loss[position].mean.mean - price, -len(plan.coalitions)
+
+    return max((k for k, each in enumerate(measured) if not each.dropped), key=worth)
+
+
+def _loss_alone(alone: Measured) -> float:
+    """Return the mean held-out loss of training alone; 0 where nobody was measured."""
+    return float(np.mean([row[0] for row in alone.table.values()])) if alone.table else 0.0
+
+
+def _estimate(alone: Measured, one: Measured, column: int, names: Sequence[str], expected: Floats | None) -> Estimate:
+    """Return what a plan is expected to bring, in loss (column 0) or in accuracy (column 1)."""
+    if one is alone:
+        return Estimate(Expected(0.0, 0.0), {name: Expected(0.0, 0.0) for name in names})
+    known = [name for name in names if name in alone.table and name in one.table]
+    if not known:
+        return Estimate(Expected(0.0, np.inf), {name: Expected(0.0, np.inf) for name in names})
+    sign = 1.0 if column == 0 else -1.0
+    gains = RETAINED * sign * np.array([alone.table[name][column] - one.table[name][column] for name in known])
+    errors = INFLATION * RETAINED * np.array([one.table[name][column + 2] for name in known])
+    errors = np.where(np.isfinite(errors), errors, np.nanmean(errors) if np.isfinite(errors).any() else 0.1)
+    positions = [list(names).index(name) for name in known]
+    base = np.zeros(len(known)) if expected is None else RETAINED * expected[positions]
+    left = gains - base
+    noise = errors**2
+    between = max(0.0, float(left.var(ddof=1) - noise.mean())) if len(known) > 1 else float(noise.mean())
+    weight = 1 / (between + noise + 1e-12)
+    centre = float((weight * left).sum() / weight.sum())
+    centre_error = float(np.sqrt(1 / weight.sum()))
+    share = between / (between + noise + 1e-12)
+    means = base + centre + share * (left - centre)
+    floor = FLOOR * (np.array([alone.table[name][0] for name in known]) if column == 0 else np.full(len(known), 0.25))
+    variances = share * noise + (1 - share) ** 2 * centre_error**2 + floor**2
+    clients = {
+        name: Expected(float(mean), float(np.sqrt(variance)))
+        for name, mean, variance in zip(known, means, variances, strict=True)
+    }
+    mean = Expected(float(gains.mean()), float(np.hypot(centre_error, floor.mean() / np.sqrt(len(known)))))
+    for position, name in enumerate(names):
+        if name not in clients:
+            guess = centre + (0.0 if expected is None else RETAINED * float(expected[position]))
+            clients[name] = Expected(guess, float(np.sqrt(between + centre_error**2 + (floor.mean()) ** 2)))
+    return Estimate(mean, {name: clients[name] for name in names})
+
+
+def _lowered(measured: Sequence[Measured], loss: Sequence[Estimate], alone: Measured) -> list[Estimate]:
+    """Return the estimates with those of proposed plans lowered by what such plans look better by than they are."""
+    scale = _loss_alone(alone)
+    plain = [each.mean.mean for each, m in zip(loss, measured, strict=True) if m.plan.kind in ("alone", "together")]
+    best = max(plain)
+    trust = SPREAD**2 / (SPREAD**2 + OPTIMISM_SPREAD**2)
+    lowered = []
+    for each, one in zip(loss, measured, strict=True):
+        beyond = each.mean.mean - best
+        if one.plan.kind not in ("coalitions", "own weights"):
+            lowered.append(each)
+            continue
+        true = PROPOSED * scale * (1 - trust) + trust * (beyond - OPTIMISM * scale)
+        shift = min(0.0, true - beyond) if beyond > 0 else min(0.0, PROPOSED * scale * (1 - trust))
+        lowered.append(
+            Estimate(
+                Expected(each.mean.mean + shift, each.mean.stderr),
+                {name: Expected(gain.mean + shift, gain.stderr) for name, gain in each.clients.items()},
+            )
+        )
+    return lowered
+
+
+def _fit(
+    measured: Sequence[Measured],
+    weights: Sequence[Floats],
+    names: Sequence[str],
+    masses: Floats,
+    distances: Floats,
+    distance_errors: Floats | None,
+) -> BoundFit:
+    """Fit the bound to the gains of all plans but Ditto's, whose weights do not say what clients learn from."""
+    alone = measured[0]
+    parts: list[list[float]] = []
+    for one, row in zip(measured[1:], weights[1:], strict=True):
+        if one.plan.algorithm == "ditto":
+            continue
+        more, apart = bound_terms(row, distances, masses)
+        noise = None if distance_errors is None else ((row * np.nan_to_num(distance_errors)) ** 2).sum(axis=1)
+        for position, name in enumerate(names):
+            if name in alone.table and name in one.table:
+                gain = alone.table[name][0] - one.table[name][0]
+                error = one.table[name][2] if np.isfinite(one.table[name][2]) else 0.1
+                parts.append(
+                    [gain, more[position], apart[position], error**2, 0.0 if noise is None else noise[position]]
+                )
+    table = np.array(parts).reshape(-1, 5)
+    return fit_bound(*(table[:, column] for column in range(5)))

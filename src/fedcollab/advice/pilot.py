@@ -1,0 +1,211 @@
+"""Pilots: the candidates trained with the model that will be trained, measured on training rows that it has not seen.
+
+Every client's training rows are cut into two folds (`training.folds`). Alone is trained inside each client, in one
+message, and only what was measured leaves. The other candidates train in step, so that where a round costs seconds all
+of them together cost the rounds of one training. A candidate that makes personal models is measured twice: with them,
+and with its coalition's models, which are those of the same algorithm without personal models. What is measured is
+compared with training alone on the same rows, client by client. Candidates that are clearly behind are dropped after a
+quarter and after half of the rounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcollab.advice.candidates import Plan
+from fedcollab.federation import Federation
+from fedcollab.progress import Progress
+from fedcollab.threads import one_core_each
+from fedcollab.training.algorithms import make_algorithm
+from fedcollab.training.folds import train_alone
+from fedcollab.training.opening import Steps, open_session
+from fedcollab.training.rounds import Grouping, Session
+from fedcollab.training.stopping import FOLDS, asked, fold_rounds, pick_rounds, train_in_step
+
+Floats = NDArray[np.float64]
+
+#: shares of the rounds after which candidates that are clearly behind are dropped, and how many go on at most
+CHECKS = {0.25: 3, 0.5: 2}
+#: a candidate is clearly behind if its mean loss is higher by so many standard errors over the clients
+BEHIND = 2.0
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """What a pilot measured of one plan.
+
+    Parameters
+    ----------
+    plan : Plan
+        The plan.
+    rounds : tuple of int
+        How many rounds each of its coalitions would train.
+    means : tuple of bool
+        Whether each of them would use the mean over rounds.
+    table : dict of arrays
+        For each client that could be measured, what `training.folds.COLUMNS` names.
+    dropped : bool
+        Whether it was ended early, because it was clearly behind.
+    """
+
+    plan: Plan
+    rounds: tuple[int, ...]
+    means: tuple[bool, ...]
+    table: dict[str, Floats]
+    dropped: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class _Track:
+    """One training of the pilots, and the plans that it measures: with personal models, and with the coalition's."""
+
+    session: Session
+    grouping: Grouping
+    plans: list[Plan] = field(default_factory=list)
+
+
+def run_pilots(
+    federation: Federation, plans: Sequence[Plan], steps: Steps, rounds: int, progress: Progress
+) -> list[Measured]:
+    """Measure training alone, and each of the plans.
+
+    Parameters
+    ----------
+    federation : Federation
+        The clients.
+    plans : sequence of Plan
+        The plans, without training alone. Ditto also measures the plan without personal models.
+    steps : Steps
+        Model and step sizes.
+    rounds : int
+        The most rounds.
+    progress : callable
+        Called with (done, total).
+
+    Returns
+    -------
+    list of Measured
+        Training alone first.
+    """
+    with one_core_each():
+        alone, reference = _measure_alone(federation, steps, rounds)
+        if not alone.table:
+            return [alone]
+        tracks = [_track(federation, plan, steps, position) for position, plan in enumerate(plans)]
+        trainings = [fold_rounds(each.session, each.grouping, rounds, reference) for each in tracks]
+        dropped: set[int] = set()
+
+        def drop(number: int, measured: Mapping[int, Mapping[str, Sequence[Floats]]]) -> list[int]:
+            most = next((most for share, most in CHECKS.items() if number == max(1, round(share * rounds))), None)
+            if most is None:
+                return []
+            behind = clearly_behind({each: _mean_losses(curves) for each, curves in measured.items()}, most)
+            dropped.update(behind)
+            return behind
+
+        curves = train_in_step(federation, trainings, progress, drop)
+    found = [alone]
+    for position, (track, measured) in enumerate(zip(tracks, curves, strict=True)):
+        kinds = 2 if track.session.setting.averaging else 1
+        for which, plan in enumerate(track.plans):
+            columns = {name: table[:, which * kinds : (which + 1) * kinds] for name, table in measured.items()}
+            found.append(replace(_chosen(plan, columns, track.session, rounds), dropped=position in dropped))
+    return found
+
+
+def clearly_behind(losses: Mapping[int, Mapping[str, float]], most: int) -> list[int]:
+    """Return which trainings to drop: those clearly behind the best, and all but the best `most`.
+
+    Parameters
+    ----------
+    losses : mapping
+        For each training (its position) the lowest mean loss so far of each client.
+    most : int
+        How many may go on.
+
+    Examples
+    --------
+    >>> clearly_behind({0: {"a": 1.0, "b": 2.0}, 1: {"a": 1.5, "b": 2.4}, 2: {"a": 0.9, "b": 2.1}}, 3)
+    [1]
+    """
+    common = sorted(set.intersection(*(set(each) for each in losses.values())))
+    if not common:
+        return []
+    table = {each: np.array([values[name] for name in common]) for each, values in losses.items()}
+    order = sorted(table, key=lambda each: float(table[each].mean()))
+    best = table[order[0]]
+    behind = set(order[most:])
+    for each in order[1:]:
+        change = table[each] - best
+        error = change.std(ddof=1) / np.sqrt(len(change)) if len(change) > 1 else np.inf
+        if change.mean() > BEHIND * error:
+            behind.add(each)
+    return sorted(behind)
+
+
+def _measure_alone(federation: Federation, steps: Steps, rounds: int) -> tuple[Measured, dict[str, tuple[int, int]]]:
+    """Have every client train alone; return what was measured, and the best rounds and kind of model of each client."""
+    called, algorithm = make_algorithm("fedavg")
+    session = open_session(federation, called, algorithm, steps)
+    grouping = Grouping([[name] for name in federation.names])
+    grouping.start(session)
+    message = {
+        "setting": session.text,
+        "rounds": rounds,
+        "folds": FOLDS,
+        "w": session.initial.numpy(),
+        "training": "advice alone",
+    }
+    answers = federation.call(train_alone, dict.fromkeys(asked(session), message), partial=True)
+    curves = {name: answer["held_out"] for name, answer in answers.items() if "unfit" not in answer}
+    plan = Plan("alone", [[name] for name in federation.names], "fedavg")
+    found = _chosen(plan, curves, session, rounds)
+    reference = {
+        name: (found.rounds[k], 0 if found.means[k] else curves[name].shape[1] - 1)
+        for name, k in session.assignment.items()
+        if name in curves
+    }
+    reference = {name: (min(number, len(curves[name]) - 1), kind) for name, (number, kind) in reference.items()}
+    return found, reference
+
+
+def _track(federation: Federation, plan: Plan, steps: Steps, position: int) -> _Track:
+    """Return a session for a plan, and the plans that it measures."""
+    called, algorithm = make_algorithm(plan.algorithm, dict(plan.options))
+    session = open_session(federation, called, algorithm, steps, keep=plan.keep or None)
+    session.training = f"advice {position}"
+    plans = [plan]
+    if algorithm.personalises:  # its coalition's model is trained as by FedAvg, whatever the personal one does
+        plans.append(replace(plan, algorithm="own-intercept" if plan.keep else "fedavg", options={}, keep=()))
+    return _Track(session, Grouping(plan.coalitions, plan.weights), plans)
+
+
+def _chosen(plan: Plan, curves: Mapping[str, Floats], session: Session, ceiling: int) -> Measured:
+    """Return what was measured after the rounds that are best for each coalition, with the better kind of model."""
+    losses = {name: table[:, :, 0] for name, table in curves.items()}
+    chosen = pick_rounds(losses, session.quantities, plan.coalitions, ceiling)
+    table = {}
+    for members, (number, kind) in zip(plan.coalitions, chosen, strict=True):
+        for name in members:
+            if name in curves:
+                rows = curves[name]
+                values = rows[min(number, len(rows) - 1), min(kind, rows.shape[1] - 1)]
+                if np.isfinite(values[:2]).all():
+                    table[name] = values
+    return Measured(plan, tuple(each for each, _ in chosen), tuple(kind == 0 for _, kind in chosen), table)
+
+
+def _mean_losses(curves: Mapping[str, Sequence[Floats]]) -> dict[str, float]:
+    """Return the lowest loss of each client so far, over the kinds of models: that at the best round of all clients."""
+    shortest = min((len(curve) for curve in curves.values()), default=0)
+    if shortest < 2:
+        return {}
+    stacked = np.array([[rows[:, 0] for rows in curve[:shortest]] for curve in curves.values()])
+    number, kind = np.unravel_index(int(np.argmin(stacked.mean(axis=0)[1:])), stacked.shape[1:])
+    del number
+    best = stacked[:, 1:, kind].mean(axis=0).argmin() + 1
+    return dict(zip(curves, stacked[:, best, kind].tolist(), strict=True))

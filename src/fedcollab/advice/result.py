@@ -1,0 +1,376 @@
+"""The advice: who should train with whom, how, and what each client will gain. A frozen value that saves itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcollab.advice.words import explain_client, summarise
+from fedcollab.errors import InputError, choose
+from fedcollab.files import inside, read_json, write_json
+
+Floats = NDArray[np.float64]
+
+FILE = "advice.json"
+#: what an advice can say
+VERDICTS = ("together", "coalitions", "own weights", "alone", "no clear difference")
+#: the share of intervals that hold the true value
+LEVEL = 0.8
+
+
+@dataclass(frozen=True)
+class Expected:
+    """A gain that is expected.
+
+    Parameters
+    ----------
+    mean : float
+        The gain over training alone; positive is better.
+    stderr : float
+        How far the true gain may be from it: a standard deviation.
+    """
+
+    mean: float
+    stderr: float
+
+    @property
+    def probability(self) -> float:
+        """The probability of gaining against training alone."""
+        if self.stderr <= 0:
+            return 0.5 if self.mean == 0 else float(self.mean > 0)
+        return NormalDist().cdf(self.mean / self.stderr)
+
+    def interval(self, level: float = LEVEL) -> tuple[float, float]:
+        """Return the interval that holds the true gain with this probability.
+
+        Parameters
+        ----------
+        level : float
+            Above 0 and below 1.
+
+        Examples
+        --------
+        >>> low, high = Expected(0.03, 0.01).interval()
+        >>> round(low, 4), round(high, 4)
+        (0.0172, 0.0428)
+        """
+        half = NormalDist().inv_cdf(0.5 + level / 2) * self.stderr
+        return self.mean - half, self.mean + half
+
+
+@dataclass(frozen=True)
+class Gain(Expected):
+    """What a client is expected to gain by following the advice, against training alone.
+
+    Parameters
+    ----------
+    mean, stderr : float
+        As in `Expected`, in the metric of the advice.
+    loss, accuracy : Expected
+        The same in loss (log loss, positive is better) and in accuracy (a share).
+    measured : bool
+        Whether the client had enough rows to be measured; if not, the gain is that of the federation.
+    """
+
+    loss: Expected
+    accuracy: Expected
+    measured: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """One way of training that was considered.
+
+    Parameters
+    ----------
+    label : str
+        In words: who, and how.
+    kind : str
+        "alone", "together", "coalitions" or "own weights".
+    algorithm, options, keep
+        How: as in `fedcollab.train`.
+    coalitions : list of lists of str
+        Who; under own weights the clients that share a model.
+    C : float or None
+        The C that it comes from, where there is one.
+    gain, accuracy_gain : Expected
+        What the clients are expected to gain on average, in loss and in accuracy.
+    held_out : dict of lists
+        For each client what was measured on rows that the models had not seen: loss, accuracy, and the standard errors
+        of their differences from training alone (None where they are not known).
+    rounds : list of int
+        How many rounds each coalition would train.
+    means : list of bool
+        Whether each would use the mean over rounds.
+    dropped : bool
+        Whether its pilot was ended early, because it was clearly behind.
+    """
+
+    label: str
+    kind: str
+    algorithm: str
+    options: Mapping[str, Any]
+    keep: tuple[str, ...]
+    coalitions: list[list[str]]
+    C: float | None
+    gain: Expected
+    accuracy_gain: Expected
+    held_out: dict[str, list[float | None]]
+    rounds: list[int]
+    means: list[bool]
+    dropped: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Advice:
+    """Who should train with whom, how, and what each client will gain.
+
+    Parameters
+    ----------
+    names : tuple of str
+        The clients.
+    quantities : array
+        Their training samples.
+    verdict : str
+        "together", "coalitions", "own weights", "alone" or "no clear difference": then it matters little, and the
+        plan is the largest coalition and the simplest algorithm among the best.
+    chosen : int
+        The position of the advised candidate in `candidates`.
+    coalitions : list of lists of str
+        The advised coalitions; under own weights the best hard partition.
+    weights : array
+        N x N: what each client's data weigh in each client's model.
+    C : float
+        The C of the bound at which these coalitions or weights come out.
+    candidates : list of Candidate
+        All that was considered, training alone first.
+    gains : dict of Gain
+        By client, in the metric of the advice.
+    mean_gain : Expected
+        The mean gain over clients, in that metric.
+    metric : str
+        "loss" or "accuracy".
+    fit : mapping
+        The bound fitted to the measurements (`advice.fit`).
+    separates : list of mappings
+        The columns in which clients differ, how far, and whether that changes the rule.
+    settings : mapping
+        Model and step sizes that were measured with.
+    cost : mapping
+        Rounds, bytes and CPU seconds.
+    """
+
+    names: tuple[str, ...]
+    quantities: Floats
+    verdict: str
+    chosen: int
+    coalitions: list[list[str]]
+    weights: Floats = field(repr=False)
+    C: float
+    candidates: list[Candidate] = field(repr=False)
+    gains: dict[str, Gain] = field(repr=False)
+    mean_gain: Expected
+    metric: str = "loss"
+    fit: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    separates: list[Mapping[str, Any]] = field(default_factory=list, repr=False)
+    settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    cost: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def candidate(self) -> Candidate:
+        """The candidate that is advised."""
+        return self.candidates[self.chosen]
+
+    @property
+    def algorithm(self) -> str:
+        """The name of the advised algorithm."""
+        return self.candidate.algorithm
+
+    @property
+    def plan(self) -> dict[str, Any]:
+        """How to train: what `fedcollab.train` reads of an advice."""
+        how = self.candidate
+        return {
+            "algorithm": how.algorithm,
+            "options": dict(how.options) or None,
+            "keep": list(how.keep) or None,
+            "rows": max(1, len(how.coalitions)),
+            "names": list(self.names),
+            "settings": dict(self.settings),
+            "stopping": {"rounds": list(how.rounds), "means": list(how.means)},
+        }
+
+    def in_order(self, names: Sequence[str]) -> Advice:
+        """Return the same advice with the clients in another order.
+
+        Parameters
+        ----------
+        names : sequence of str
+            All clients, in the order that is wanted.
+        """
+        places = [self.names.index(name) for name in names]
+        return replace(
+            self,
+            names=tuple(names),
+            quantities=self.quantities[places],
+            weights=self.weights[np.ix_(places, places)],
+            gains={name: self.gains[name] for name in names},
+        )
+
+    def explain(self, client: str | None = None) -> str:
+        """Say what a client should do, what it will gain and why, in sentences; without a client, for all of them.
+
+        Parameters
+        ----------
+        client : str, optional
+            The client's name.
+
+        Raises
+        ------
+        InputError
+            If there is no such client.
+        """
+        if client is None:
+            return summarise(self)
+        choose("client", client, dict.fromkeys(self.names))
+        return explain_client(self, client)
+
+    def __str__(self) -> str:
+        return summarise(self)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the content as plain values that can be written as JSON."""
+        gains = {
+            name: {
+                **{key: getattr(gain, key) for key in ("mean", "stderr", "probability", "measured")},
+                "interval": list(gain.interval()),
+                "loss": _expected(gain.loss),
+                "accuracy": _expected(gain.accuracy),
+            }
+            for name, gain in self.gains.items()
+        }
+        return {
+            "verdict": self.verdict,
+            "coalitions": self.coalitions,
+            "algorithm": self.algorithm,
+            "options": dict(self.candidate.options),
+            "keep": list(self.candidate.keep),
+            "C": self.C,
+            "metric": self.metric,
+            "mean_gain": _expected(self.mean_gain),
+            "gains": gains,
+            "names": list(self.names),
+            "quantities": self.quantities,
+            "weights": self.weights,
+            "chosen": self.chosen,
+            "candidates": [asdict(candidate) for candidate in self.candidates],
+            "fit": dict(self.fit),
+            "separates": [dict(row) for row in self.separates],
+            "settings": dict(self.settings),
+            "cost": dict(self.cost),
+        }
+
+    def save(self, path: str | Path, made: Mapping[str, Any] | None = None) -> None:
+        """Write the advice as a JSON file.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file.
+        made : mapping, optional
+            What a run notes about settings and inputs.
+        """
+        write_json(path, "advice", self.as_dict(), made)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Advice:
+        """Read an advice that `save` wrote.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file, or the run directory that it is in.
+
+        Raises
+        ------
+        InputError
+            If it is not an advice, or its fields contradict each other.
+        """
+        content = read_json(inside(path, FILE), "advice")
+        try:
+            return _read(cls, content)
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise InputError(f"`{path}` is a broken advice file: {type(error).__name__}: {error}") from None
+
+
+def _expected(value: Expected) -> dict[str, float]:
+    """Return an expected gain as plain values."""
+    return {"mean": value.mean, "stderr": value.stderr, "probability": value.probability}
+
+
+def _number(value: Any) -> float:
+    """Return a number of a file; NaN for the null that stands for it."""
+    return float("nan") if value is None else float(value)
+
+
+def _to_expected(value: Mapping[str, Any]) -> Expected:
+    """Return an expected gain from plain values."""
+    return Expected(_number(value["mean"]), _number(value["stderr"]))
+
+
+def _read(cls: type[Advice], content: Mapping[str, Any]) -> Advice:
+    """Make an advice of the content of its file."""
+    candidates = [
+        Candidate(
+            **{
+                **{key: each[key] for key in ("label", "kind", "algorithm", "options", "coalitions", "C", "dropped")},
+                "keep": tuple(each["keep"]),
+                "gain": _to_expected(each["gain"]),
+                "accuracy_gain": _to_expected(each["accuracy_gain"]),
+                "held_out": dict(each["held_out"]),
+                "rounds": [int(number) for number in each["rounds"]],
+                "means": [bool(mean) for mean in each["means"]],
+            }
+        )
+        for each in content["candidates"]
+    ]
+    gains = {
+        name: Gain(
+            _number(each["mean"]),
+            _number(each["stderr"]),
+            _to_expected(each["loss"]),
+            _to_expected(each["accuracy"]),
+            bool(each["measured"]),
+        )
+        for name, each in content["gains"].items()
+    }
+    names = tuple(map(str, content["names"]))
+    weights = np.array(content["weights"], dtype=np.float64)
+    grouped = sorted(name for members in content["coalitions"] for name in members)
+    if weights.shape != (len(names),) * 2 or grouped != sorted(names) or set(gains) != set(names):
+        raise ValueError("names, coalitions, weights and gains are not about the same clients")
+    if content["verdict"] not in VERDICTS or not 0 <= int(content["chosen"]) < len(candidates):
+        raise ValueError("its verdict is unknown, or what is advised is not among the candidates")
+    return cls(
+        names=names,
+        quantities=np.array(content["quantities"], dtype=np.float64),
+        verdict=content["verdict"],
+        chosen=int(content["chosen"]),
+        coalitions=[list(members) for members in content["coalitions"]],
+        weights=weights,
+        C=_number(content["C"]),
+        candidates=candidates,
+        gains=gains,
+        mean_gain=_to_expected(content["mean_gain"]),
+        metric=str(content["metric"]),
+        fit=content["fit"],
+        separates=list(content["separates"]),
+        settings=content["settings"],
+        cost=content["cost"],
+    )
