@@ -12,6 +12,7 @@ import pytest
 
 from fedcollab.secure import keys, member, shamir
 from fedcollab.secure.keys import Certificate
+from fedcollab.secure.nested import limit_sums
 from fedcollab.secure.quantise import to_numbers
 from fedcollab.wire.action import Refused
 from fedcollab.wire.limits import Limits
@@ -256,19 +257,19 @@ def test_the_same_model_is_added_up_with_one_coalition_only() -> None:
     circle.send("a")
     silo = circle.silos["a"]
     asked = circle.message("a", 2)
-    member.limit_group(asked, silo, silo.limits)
+    limit_sums(asked, silo, silo.limits)
     with pytest.raises(Refused, match="has added up the same model with a, b, c, d, e: the difference"):
-        member.limit_group({**asked, "coalition": list("abcd")}, silo, silo.limits)
+        limit_sums({**asked, "coalition": list("abcd")}, silo, silo.limits)
     stacked = np.stack([np.ones(40, dtype=np.float32), asked["w"]])
     with pytest.raises(Refused, match="has added up the same model"):
-        member.limit_group({**asked, "coalition": list("abcd"), "w": stacked}, silo, silo.limits)
+        limit_sums({**asked, "coalition": list("abcd"), "w": stacked}, silo, silo.limits)
     other = {**asked, "coalition": list("abcd"), "w": np.full(40, 1e-6, dtype=np.float32)}
-    member.limit_group(other, silo, silo.limits)  # another model; but a silo that insists
+    limit_sums(other, silo, silo.limits)  # another model; but a silo that insists
     with pytest.raises(Refused, match="differs by e alone from an earlier one"):
-        member.limit_group(other, silo, Limits(secure_aggregation=True))
+        limit_sums(other, silo, Limits(secure_aggregation=True))
     with pytest.raises(Refused, match="differs by e, x alone from an earlier one"):
-        member.limit_group({**other, "coalition": list("abcdx")}, silo, Limits(secure_aggregation=True))
-    member.limit_group({**other, "coalition": list("axyz")}, silo, Limits(secure_aggregation=True))
+        limit_sums({**other, "coalition": list("abcdx")}, silo, Limits(secure_aggregation=True))
+    limit_sums({**other, "coalition": list("axyz")}, silo, Limits(secure_aggregation=True))
 
 
 def test_more_samples_than_the_total_are_refused() -> None:

@@ -316,6 +316,16 @@ def test_a_silo_that_insists_sends_no_update_without_masks(seven: list[ClientDat
         train(guarded, TYPES, secure_aggregation=True, stopping="none", **SMALL)
 
 
+def test_a_silo_that_insists_on_everyone_refuses_sums_without_members(seven: list[ClientData], tmp_path: Path) -> None:
+    guarded = Guarded(seven, tmp_path, secure_aggregation="everyone")
+    with pytest.raises(
+        Paused, match="sums could be formed of 3 of 4 members; this silo adds up its updates with every"
+    ):
+        train(guarded, TYPES, secure_aggregation="dropouts", stopping="none", **SMALL)
+    with pytest.raises(Paused, match="administrator has given no public key of"):  # it would, with partners it knows
+        train(guarded, TYPES, secure_aggregation="everyone", stopping="none", **SMALL)
+
+
 @pytest.mark.filterwarnings("ignore::fedcollab.errors.FedcollabWarning")
 def test_insisting_silos_that_know_each_other_train(seven: list[ClientData], tmp_path: Path) -> None:
     guarded = Guarded(seven, tmp_path, secure_aggregation=True)

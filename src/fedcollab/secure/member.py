@@ -14,7 +14,7 @@ What a silo keeps, so that it is true whatever the server says:
 - the keys of its partners' silos: those that its administrator gave, else those that it saw first
 - the round that it masked last: no round is masked twice with different content, an older one never
 - who was left, as told in that round: nothing is revealed for any other list
-- with whom it has added up which model: nothing is added up for the same model with others
+- with whom it has added up which model: nothing is added up for the same model with others (`nested`)
 
 The context of every seed and box is a digest of all that the members are sent alike. A model crafted for one member
 makes garbage of the sum, and is noticed: boxes do not open.
@@ -35,22 +35,18 @@ from numpy.typing import NDArray
 
 from fedcollab.secure import keys, shamir
 from fedcollab.secure.keys import BOX, Certificate, Unproven
+from fedcollab.secure.nested import LEAST, remember_sum
 from fedcollab.secure.quantise import Integers, to_integers
 from fedcollab.wire.action import Refused
-from fedcollab.wire.limits import Limits
 from fedcollab.wire.message import Message
 from fedcollab.wire.silo import Silo
 
-#: where a silo keeps its group, the reply that it sent last, whom it knows, and what it added up with whom
-GROUP, SENT, IDENTITY, SUMS = "train-secure", "train-secure-sent", "secure-identity", "secure-sums"
-#: the fewest members of a group, and of those who are left
-LEAST = 3
+#: where a silo keeps its group, the reply that it sent last, and whom it knows
+GROUP, SENT, IDENTITY = "train-secure", "train-secure-sent", "secure-identity"
 #: fields of a message that differ between members; all others must be the same
 OWN_FIELDS = ("since", "certificates", "boxes", "alone")
 #: integers at the end of a masked update whose sum is known
 CHECKS = 4
-#: how many models a silo remembers having added up
-REMEMBERED = 20_000
 
 Bytes = NDArray[np.uint8]
 
@@ -231,7 +227,7 @@ def mask(silo: Silo, message: Mapping[str, Any], arrays: Mapping[str, NDArray[An
             boxes[other] = np.frombuffer(box, dtype=np.uint8)
     layout = [[key, list(part.shape)] for key, part in parts.items()]
     reply: Message = {"masked": masked, "layout": layout, "boxes": boxes, "cut": cut}
-    _remember(silo, message)
+    remember_sum(message, silo)
     silo.state[GROUP] = {
         **{key: value for key, value in kept.items() if key not in ("left", "own")},
         "rounds": {**kept["rounds"], message["training"]: message["round"]},
@@ -295,52 +291,15 @@ def reveal(silo: Silo, message: Mapping[str, Any]) -> Bytes:
     return np.stack(rows)
 
 
-def limit_group(message: Mapping[str, Any], silo: Silo, limits: Limits) -> None:
-    """Refuse to add up a model with others than before.
-
-    The same model with S and with S without i gives the update of i as a difference. A silo whose limits insist on
-    secure aggregation refuses every coalition that differs from an earlier one by one or two members, whatever the
-    model: a server could change a model by next to nothing.
-
-    Parameters
-    ----------
-    message : mapping
-        What the silo was sent, with `coalition` and the weights `w`.
-    silo : Silo
-        The silo, which remembers what it has added up with whom.
-    limits : Limits
-        Its limits.
-
-    Raises
-    ------
-    Refused
-        If it has added up the same model, or under the stricter rule any, with others.
-    """
-    members = sorted(set(message.get("coalition", ())))
-    lists, models, of = _remembered(silo)
-    for digest in _digests(message["w"]):
-        for row in np.flatnonzero((models == digest).all(axis=1)) if len(models) else ():
-            if lists[of[row]] != members:
-                raise Refused(
-                    f"this silo has added up the same model with {', '.join(lists[of[row]])}: the difference of two "
-                    "such sums would uncover single updates"
-                )
-    for earlier in lists if limits.secure_aggregation else ():
-        differing = sorted(set(earlier) ^ set(members))
-        if 0 < len(differing) < LEAST:
-            raise Refused(
-                f"the coalition differs by {', '.join(differing)} alone from an earlier one of this silo: the "
-                "difference of two sums could uncover single updates"
-            )
-
-
 def _identity(silo: Silo) -> bytes:
     """Return the silo's private key: that under which it was admitted, else one that it draws once."""
     if silo.identity:
         return silo.identity
-    if IDENTITY not in silo.state:
-        silo.state[IDENTITY] = {"key": np.frombuffer(keys.draw_identity(), dtype=np.uint8), "partners": {}}
-    return bytes(silo.state[IDENTITY]["key"])
+    kept = silo.state.get(IDENTITY, {})
+    if "key" not in kept:
+        kept = {"partners": {}, **kept, "key": np.frombuffer(keys.draw_identity(), dtype=np.uint8)}
+        silo.state[IDENTITY] = kept
+    return bytes(kept["key"])
 
 
 def _meet(silo: Silo, kept: Message, certificates: Sequence[str]) -> None:
@@ -398,32 +357,6 @@ def _open(kept: Message, name: str, context: bytes, box: bytes) -> bytes:
             f"`{name}` was sent something else than this silo in the last round, or its answer was changed; this silo "
             "does not go on"
         ) from None
-
-
-def _remembered(silo: Silo) -> tuple[list[list[str]], Bytes, NDArray[np.int64]]:
-    """Return the member lists, the digests of models, and with which list each model was added up."""
-    kept = silo.state.get(SUMS)
-    if kept is None:
-        return [], np.zeros((0, 16), dtype=np.uint8), np.zeros(0, dtype=np.int64)
-    return [list(members) for members in kept["lists"]], kept["models"], kept["of"]
-
-
-def _remember(silo: Silo, message: Mapping[str, Any]) -> None:
-    """Remember with whom a model is added up."""
-    lists, models, of = _remembered(silo)
-    members = sorted(set(message["coalition"]))
-    if members not in lists:
-        lists.append(members)
-    new = _digests(message["w"])
-    models = np.concatenate([models, np.stack(new)])[-REMEMBERED:]
-    of = np.concatenate([of, np.full(len(new), lists.index(members), dtype=np.int64)])[-REMEMBERED:]
-    silo.state[SUMS] = {"lists": lists, "models": models, "of": of}
-
-
-def _digests(w: NDArray[Any]) -> list[Bytes]:
-    """Return a digest of each model: of the one row, or of the rows of a stack."""
-    rows = np.ascontiguousarray(w).reshape(-1, w.shape[-1])
-    return [np.frombuffer(hashlib.sha256(row.tobytes()).digest()[:16], dtype=np.uint8) for row in rows]
 
 
 def add_mask(total: Integers, seed: int, sign: int) -> None:

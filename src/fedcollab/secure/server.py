@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from fedcollab.errors import InputError
 from fedcollab.secure import shamir
-from fedcollab.secure.member import CHECKS, LEAST, add_mask, check_words, least_left
+from fedcollab.secure.member import CHECKS, add_mask, check_words, least_left
+from fedcollab.secure.nested import LEAST
 from fedcollab.secure.quantise import Integers, to_numbers
 from fedcollab.wire.message import Message
 

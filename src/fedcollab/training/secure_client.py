@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcollab.secure import member
+from fedcollab.secure.nested import limit_sums
 from fedcollab.wire.action import Refused, Release, action
 from fedcollab.wire.fields import Positive, Sides, Whole
 from fedcollab.wire.limits import Limits
@@ -93,10 +94,15 @@ class UnmaskReply(TypedDict):
 
 
 def _limit_keys(message: KeysMessage, silo: Silo, limits: Limits) -> None:
-    """Refuse a group that is smaller than the coalitions that the silo asks for."""
-    if len(set(message["coalition"])) < limits.min_coalition:
-        raise Refused(f"the group has {len(set(message['coalition']))} members; this silo asks for "
-                      f"at least {limits.min_coalition}")  # fmt: skip
+    """Refuse a group that is smaller than the silo asks for, or could go on without members where it insists on all."""
+    members = len(set(message["coalition"]))
+    if members < limits.min_coalition:
+        raise Refused(f"the group has {members} members; this silo asks for at least {limits.min_coalition}")
+    if limits.secure_aggregation == "everyone" and message["threshold"] < members:
+        raise Refused(
+            f"sums could be formed of {message['threshold']} of {members} members; this silo adds up its updates with "
+            "everyone or not at all (secure aggregation 'everyone')"
+        )
 
 
 @action(
@@ -138,7 +144,7 @@ def limit_masks(message: Mapping[str, Any], silo: Silo, limits: Limits) -> None:
         If masks are missing, or the same model was added up with others.
     """
     if "group" in message:
-        member.limit_group(message, silo, limits)
+        limit_sums(message, silo, limits)
     elif limits.secure_aggregation and message.get("train", True):
         raise Refused("this silo sends its updates only under masks (secure aggregation); the server asks for none")
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -64,8 +64,9 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         The largest message.
     max_splits : int
         How many test splits servers may choose over time, where the silo brings no test data.
-    secure_aggregation : bool
-        Whether the silo refuses to send an update that is not masked.
+    secure_aggregation : bool or "everyone"
+        Whether the silo refuses to send an update that is not masked; "everyone": also one whose sum could be formed
+        without some of the coalition.
     """
 
     min_samples: AtLeastOne = 10
@@ -75,7 +76,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     actions: tuple[str, ...] | None = None
     max_bytes: AtLeastOne = 2_000_000_000
     max_splits: AtLeastOne = 10
-    secure_aggregation: bool = False
+    secure_aggregation: bool | Literal["everyone"] = False
 
     @property
     def fewest_partners(self) -> int:
