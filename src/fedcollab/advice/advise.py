@@ -43,7 +43,7 @@ ALGORITHMS_ADVISED = ("fedavg", "own-intercept", "ditto", "own-weights")
 #: how strongly Ditto's personal models are drawn to the coalition's: the usual strength, and a weaker one
 STRENGTHS = (1.0, 0.3)
 #: a partition or own weights are piloted if the proxies' squared error is lower by this share than with either end
-PROMISING = 0.02
+PROMISING = 0.03
 #: constraints of `solve` that candidates must keep
 LIMITS = ("must_link", "cannot_link", "min_size", "max_size")
 

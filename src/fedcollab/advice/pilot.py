@@ -4,8 +4,8 @@ Every client's training rows are cut into two folds (`training.folds`). Alone is
 message, and only what was measured leaves. The other candidates train in step, so that where a round costs seconds all
 of them together cost the rounds of one training. A candidate that makes personal models is measured twice: with them,
 and with its coalition's models, which are those of the same algorithm without personal models. What is measured is
-compared with training alone on the same rows, client by client. Candidates that are clearly behind are dropped after a
-quarter and after half of the rounds.
+compared with training alone on the same rows, client by client. A pilot ends when it has trained twice as long as is
+best for it. Groupings whose best candidate is clearly behind are dropped after a quarter and after half of the rounds.
 """
 
 from __future__ import annotations
@@ -28,10 +28,15 @@ from fedcollab.training.stopping import FOLDS, asked, fold_rounds, pick_rounds, 
 
 Floats = NDArray[np.float64]
 
-#: shares of the rounds after which candidates that are clearly behind are dropped, and how many go on at most
-CHECKS = {0.25: 3, 0.5: 2}
-#: a candidate is clearly behind if its mean loss is higher by so many standard errors over the clients
+#: shares of the rounds after which groupings that are clearly behind are dropped, and how many go on at most
+CHECKS = {0.25: 2, 0.5: 1}
+#: a grouping is clearly behind if its mean loss is higher by so many standard errors over the clients
 BEHIND = 2.0
+#: a partition or own weights must be better than everyone by this share of the loss to count as equal: they were
+#: proposed from distances that had seen the rows that judge them (see `advice.decide`)
+HANDICAP = 0.055
+#: rounds before which no pilot ends, and between which that is looked at
+LEAST, EVERY = 20, 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,8 +65,18 @@ class Measured:
 
 
 @dataclass(frozen=True, eq=False)
-class _Track:
-    """One training of the pilots, and the plans that it measures: with personal models, and with the coalition's."""
+class Track:
+    """One training of the pilots.
+
+    Parameters
+    ----------
+    session : Session
+        The training.
+    grouping : Grouping
+        Who is in which coalition.
+    plans : list of Plan
+        The plans that it measures: with personal models, and with the coalition's.
+    """
 
     session: Session
     grouping: Grouping
@@ -99,13 +114,13 @@ def run_pilots(
         trainings = [fold_rounds(each.session, each.grouping, rounds, reference) for each in tracks]
         dropped: set[int] = set()
 
-        def drop(number: int, measured: Mapping[int, Mapping[str, Sequence[Floats]]]) -> list[int]:
+        def drop(number: int, measured: Mapping[int, Mapping[str, Sequence[Floats]]]) -> set[int]:
             most = next((most for share, most in CHECKS.items() if number == max(1, round(share * rounds))), None)
-            if most is None:
-                return []
-            behind = clearly_behind({each: _mean_losses(curves) for each, curves in measured.items()}, most)
-            dropped.update(behind)
-            return behind
+            if most is not None:
+                dropped.update(behind_groupings(tracks, {k: _mean_losses(each) for k, each in measured.items()}, most))
+            looked = number >= LEAST and number % EVERY == 0
+            past = {k for k, curves in measured.items() if looked and past_best(tracks[k], curves, number)}
+            return (past | dropped) & set(measured)
 
         curves = train_in_step(federation, trainings, progress, drop)
     found = [alone]
@@ -115,6 +130,54 @@ def run_pilots(
             columns = {name: table[:, which * kinds : (which + 1) * kinds] for name, table in measured.items()}
             found.append(replace(_chosen(plan, columns, track.session, rounds), dropped=position in dropped))
     return found
+
+
+def past_best(track: Track, curves: Mapping[str, Sequence[Floats]], number: int) -> bool:
+    """Return whether a training has gone on for twice the rounds that are best for each of its coalitions so far.
+
+    Parameters
+    ----------
+    track : Track
+        The training.
+    curves : mapping
+        What each client has measured so far.
+    number : int
+        The last round that has ended.
+    """
+    kinds = 2 if track.session.setting.averaging else 1
+    tables = {name: np.array(curve) for name, curve in curves.items() if len(curve) > 1}
+    for which, plan in enumerate(track.plans):
+        part = {name: table[:, which * kinds : (which + 1) * kinds, 0] for name, table in tables.items()}
+        chosen = pick_rounds(part, track.session.quantities, plan.coalitions, number)
+        if max(rounds for rounds, _ in chosen) > number // 2:
+            return False
+    return True
+
+
+def behind_groupings(tracks: Sequence[Track], losses: Mapping[int, Mapping[str, float]], most: int) -> list[int]:
+    """Return the trainings to drop: all those of groupings whose best training is clearly behind the best of all.
+
+    Parameters
+    ----------
+    tracks : sequence of Track
+        The trainings.
+    losses : mapping
+        For each training that still runs (its position) the lowest mean loss so far of each client.
+    most : int
+        How many groupings may go on.
+    """
+    groups: dict[str, list[int]] = {}
+    for position in losses:
+        groups.setdefault(str(tracks[position].plans[0].coalitions), []).append(position)
+    best = {
+        min(members, key=lambda k: np.mean(list(losses[k].values()) or [np.inf])): members
+        for members in groups.values()
+    }
+    compared = {}
+    for leader in best:
+        proposed = tracks[leader].plans[0].kind in ("coalitions", "own weights")
+        compared[leader] = {n: value * (1 + HANDICAP * proposed) for n, value in losses[leader].items()}
+    return [position for leader in clearly_behind(compared, most) for position in best[leader]]
 
 
 def clearly_behind(losses: Mapping[int, Mapping[str, float]], most: int) -> list[int]:
@@ -173,7 +236,7 @@ def _measure_alone(federation: Federation, steps: Steps, rounds: int) -> tuple[M
     return found, reference
 
 
-def _track(federation: Federation, plan: Plan, steps: Steps, position: int) -> _Track:
+def _track(federation: Federation, plan: Plan, steps: Steps, position: int) -> Track:
     """Return a session for a plan, and the plans that it measures."""
     called, algorithm = make_algorithm(plan.algorithm, dict(plan.options))
     session = open_session(federation, called, algorithm, steps, keep=plan.keep or None)
@@ -181,7 +244,7 @@ def _track(federation: Federation, plan: Plan, steps: Steps, position: int) -> _
     plans = [plan]
     if algorithm.personalises:  # its coalition's model is trained as by FedAvg, whatever the personal one does
         plans.append(replace(plan, algorithm="own-intercept" if plan.keep else "fedavg", options={}, keep=()))
-    return _Track(session, Grouping(plan.coalitions, plan.weights), plans)
+    return Track(session, Grouping(plan.coalitions, plan.weights), plans)
 
 
 def _chosen(plan: Plan, curves: Mapping[str, Floats], session: Session, ceiling: int) -> Measured:
@@ -205,7 +268,6 @@ def _mean_losses(curves: Mapping[str, Sequence[Floats]]) -> dict[str, float]:
     if shortest < 2:
         return {}
     stacked = np.array([[rows[:, 0] for rows in curve[:shortest]] for curve in curves.values()])
-    number, kind = np.unravel_index(int(np.argmin(stacked.mean(axis=0)[1:])), stacked.shape[1:])
-    del number
-    best = stacked[:, 1:, kind].mean(axis=0).argmin() + 1
-    return dict(zip(curves, stacked[:, best, kind].tolist(), strict=True))
+    means = stacked.mean(axis=0)[1:]
+    number, kind = np.unravel_index(int(np.argmin(means)), means.shape)
+    return dict(zip(curves, stacked[:, number + 1, kind].tolist(), strict=True))

@@ -206,6 +206,12 @@ class Advice:
             "stopping": {"rounds": list(how.rounds), "means": list(how.means)},
         }
 
+    @property
+    def followed(self) -> dict[str, Any]:
+        """The algorithm, its options and what stays with each client, as `fedcollab.train` takes them."""
+        plan = self.plan
+        return {"algorithm": plan["algorithm"], "options": plan["options"], "keep": plan["keep"]}
+
     def in_order(self, names: Sequence[str]) -> Advice:
         """Return the same advice with the clients in another order.
 

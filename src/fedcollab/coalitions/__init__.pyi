@@ -4,6 +4,7 @@ from .path import CPath as CPath
 from .path import c_path as c_path
 from .place import Placement as Placement
 from .place import place as place
+from .solve import as_collaboration as as_collaboration
 from .solve import solve as solve
 from .stability import Stability as Stability
 from .stability import rationality as rationality

@@ -7,7 +7,7 @@ the same call gives the same answer everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,6 +24,7 @@ from fedcollab.coalitions.solver.feasible import refuse_impossible
 from fedcollab.coalitions.solver.instance import FEW, TOLERANCE, Instance, Problem, build_instance, build_rows
 from fedcollab.coalitions.solver.levels import DENSE, search_best
 from fedcollab.coalitions.solver.lower_bound import row_bound, shared_bound
+from fedcollab.coalitions.weights import personal_weights
 from fedcollab.errors import InputError, choose, number
 
 #: partial coalitions that a proof may visit: with "auto", and where a proof was asked for
@@ -140,6 +141,40 @@ def solve(
             f"within {BUDGETS['exact']:,} partial coalitions (any matrix up to {PROGRAMME} clients can); use 'auto'"
         )
     return collaboration_of(inputs, constraints, weight, _bounded(inputs, problem, proof, prove))
+
+
+def as_collaboration(distances: Any, coalitions: Sequence[Sequence[str]], C: float) -> Collaboration:
+    """Return given coalitions as an answer: what they cost by the bound, and how far from the optimum that can be.
+
+    Parameters
+    ----------
+    distances : Distances
+        The distances, with names and quantities.
+    coalitions : sequence of sequences of str
+        Lists of client names, which partition the clients.
+    C : float
+        Weight of the generalisation term, above 0.
+
+    Returns
+    -------
+    Collaboration
+        With a lower bound from every client's own weights (`personal_weights`); its method is "given".
+
+    Raises
+    ------
+    InputError
+        If the coalitions do not partition the clients.
+    """
+    inputs = read_inputs(distances, None)
+    names = list(inputs.names or ())
+    flat = [name for members in coalitions for name in members]
+    if sorted(flat) != sorted(names):
+        raise InputError("`coalitions` must hold every client of the distances once")
+    place = {name: label for label, members in enumerate(coalitions) for name in members}
+    order = list(dict.fromkeys(place[name] for name in names))
+    labels = np.array([order.index(place[name]) for name in names])
+    lower = float(personal_weights(distances, None, C)[1].sum())
+    return collaboration_of(inputs, read_constraints(inputs), C, Found(labels, lower, False, "given"))
 
 
 @dataclass(frozen=True)

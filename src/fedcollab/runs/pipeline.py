@@ -9,15 +9,17 @@ import inspect
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from fedcollab import advice as advice_of
 from fedcollab import distances as distances_of
 from fedcollab import encoders, training
-from fedcollab.coalitions import Collaboration, CPath, c_path, solve
+from fedcollab.advice.result import Advice
+from fedcollab.coalitions import Collaboration, CPath, as_collaboration, c_path, solve
 from fedcollab.coalitions.constraints import read_constraints
 from fedcollab.coalitions.inputs import Inputs, read_C
 from fedcollab.data.client import ClientData
@@ -297,15 +299,72 @@ class Fitted:
         clients, groups = len(self.distances.names), len(self.collaboration.coalitions)
         return f"Fitted(clients={clients}, coalitions={groups}, C={self.collaboration.C:.4g})"
 
+    @cached_property
+    def advice(self) -> Advice:
+        """Who should train with whom, how, and what each client will gain: measured when it is first asked for."""
+        return self.advise()
+
+    def advise(self, model: Any = None, **options: Any) -> Advice:
+        """Measure on training rows who should train with whom, how, and what each client will gain.
+
+        Parameters
+        ----------
+        model
+            As in `fedcollab.advise`; by default the model of the settings, with its options.
+        **options
+            Further settings of `fedcollab.advise`: metric, algorithms, rounds, lr and others.
+
+        Returns
+        -------
+        Advice
+            Kept in the run directory, where there is one.
+        """
+        _, settings = self._settled(defaults.ALGORITHM, model, options)
+        settings.pop("algorithm")
+        chosen = self.settings.model if model is None else model
+        limits = {key: value for key, value in self.settings.solve_options.items() if key in LIMITS}
+        with self._bar("measuring what each would gain") as progress:
+            compute = partial(
+                advice_of.advise,
+                self.federation,
+                model=chosen,
+                C=self.settings.C,
+                distances=self.distances,
+                path=self.path,
+                constraints=limits,
+                **{"progress": progress, **settings},
+            )
+            run = self.settings.run
+            if run is None:
+                return compute()
+            named = chosen if isinstance(chosen, str) else training.name_model(chosen)
+            asked = {"model": named, "C": self.settings.C, "constraints": limits, **settings}
+            made = {"settings": asked, "inputs": {"distances.json": run.digest("distances.json"), **self.inputs}}
+            advised: Advice = run.stage(
+                "advice.json", Advice.load, made, lambda: _saved(compute(), run, "advice.json", made)
+            )
+            return advised
+
+    def following(self, advice: Advice) -> Fitted:
+        """Return the same answer with the advice's coalitions as the collaboration.
+
+        Parameters
+        ----------
+        advice : Advice
+            The advice.
+        """
+        return replace(self, collaboration=as_collaboration(self.distances, advice.coalitions, advice.C))
+
     def train(
-        self, algorithm: str = defaults.ALGORITHM, model: Any = None, *, way: str = "coalitions", **options: Any
+        self, algorithm: str | None = None, model: Any = None, *, way: str = "coalitions", **options: Any
     ) -> training.TrainingResult:
-        """Train inside the coalitions, or in one of the two ways that they are compared to.
+        """Train as advised; or a given algorithm inside the coalitions; or in one of the ways to compare with.
 
         Parameters
         ----------
         algorithm
-            As in `fedcollab.train`.
+            As in `fedcollab.train`. None: as advised, with the coalitions and the algorithm that are measured to be
+            best (`advise`); with a given C, FedAvg in the coalitions of that C, as in the paper.
         model
             As in `fedcollab.train`; by default the model of the settings, with its options.
         way : str
@@ -325,7 +384,14 @@ class Fitted:
         """
         if way not in WAYS:
             raise InputError(f"`way` (={way!r}) must be one of: {', '.join(WAYS)}")
-        coalitions = self.collaboration.coalitions if way == "coalitions" else way
+        coalitions: Any = self.collaboration.coalitions if way == "coalitions" else way
+        advised = way == "coalitions" and algorithm is None and self.settings.C == "auto"
+        if advised:
+            keys = inspect.signature(advice_of.advise).parameters
+            coalitions = self.advise(model, **{key: value for key, value in options.items() if key in keys})
+            algorithm, options = None, {"options": None, "keep": None, **options}
+        else:
+            algorithm = algorithm or defaults.ALGORITHM
         model, settings = self._settled(algorithm, model, options)
         words = {"coalitions": "training in coalitions", "local": "training alone", "global": "training with everyone"}
         with self._bar(words[way]) as progress:
@@ -335,10 +401,13 @@ class Fitted:
             run = self.settings.run
             if run is None:
                 return compute()
+            groups = coalitions.coalitions if advised else coalitions
             made = {
-                "settings": _training_settings(model, settings),
-                "inputs": {**self.inputs, "coalitions": coalitions},
+                "settings": _training_settings(model, {**settings, **(coalitions.followed if advised else {})}),
+                "inputs": {**self.inputs, "coalitions": groups},
             }
+            if advised:
+                made["inputs"]["advice.json"] = run.digest("advice.json")
             folder = f"training/{way}"
             return run.stage(
                 f"{folder}/training.json",
@@ -443,7 +512,7 @@ class Fitted:
         )
         return replace(joining, fitted=fitted)
 
-    def _settled(self, algorithm: str, model: Any, options: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    def _settled(self, algorithm: str | None, model: Any, options: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
         """Return the model to train, that of the settings if none is given, and all settings that are given."""
         settings = {"algorithm": algorithm, "seed": self.settings.seed, **options}
         if model is not None:

@@ -6,6 +6,7 @@
     distances.json       stage 1
     path.json            the coalitions for every C
     collaboration.json   stage 2
+    advice.json          what was measured: who should train with whom and how, and what each client will gain
     training/WAY/        stage 3, once per way of training: result, metrics by round, models
     training/comparison.json   how the ways compare on the same test samples
     training/learning_curve.json   what training alone reaches with half of the rows
@@ -35,6 +36,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from fedcollab import __version__, coalitions, files, training
+from fedcollab.advice.result import Advice
 from fedcollab.coalitions import Collaboration, CPath
 from fedcollab.data.schema import Schema
 from fedcollab.distances import Distances
@@ -48,9 +50,10 @@ PACKAGES = ("numpy", "torch", "scikit-learn", "pandas")
 WAYS = {"local": "alone", "global": "everyone together", "coalitions": "in coalitions"}
 #: what is made of each artefact, latest first
 MADE_OF: dict[str, tuple[str, ...]] = {
-    "schema.json": ("training", "collaboration.json", "path.json", "distances.json"),
-    "distances.json": ("training", "collaboration.json", "path.json"),
+    "schema.json": ("training", "advice.json", "collaboration.json", "path.json", "distances.json"),
+    "distances.json": ("training", "advice.json", "collaboration.json", "path.json"),
     "collaboration.json": ("training/coalitions",),
+    "advice.json": ("training/coalitions",),
 }
 #: clients up to which a path that membership changes have outdated is drawn again for the page, in seconds
 REDRAWN = 20
@@ -215,13 +218,16 @@ class Run:
         return Distances.load(self.file("distances.json"))
 
     def collaboration(self) -> Collaboration | None:
-        """Return the collaboration, if the run has come so far.
+        """Return the collaboration, if the run has come so far: the advice's coalitions, where there is one.
 
         Raises
         ------
         InputError
             If it is about other clients, or was made of other distances, than those that are there.
         """
+        advice = self.advice()
+        if advice is not None:
+            return coalitions.as_collaboration(self.distances(), advice.coalitions, advice.C)
         path = self.file("collaboration.json")
         if not path.exists():
             return None
@@ -235,6 +241,16 @@ class Run:
                 f"`{path}` was made of other distances than distances.json; make it again: fedcollab solve"
             )
         return found
+
+    def advice(self) -> Advice | None:
+        """Return the advice, if there is one of the clients and distances that are there today."""
+        if not self.has("advice.json"):
+            return None
+        made_of = self._made_of("advice.json", "distances.json")
+        if made_of not in (None, self.digest("distances.json")):
+            return None
+        found = Advice.load(self.file("advice.json"))
+        return found if set(found.names) == set(self.distances().names) else None
 
     def c_path(self) -> CPath | None:
         """Return the path over C as saved, or computed again if a client came or went since and nothing is constrained.
