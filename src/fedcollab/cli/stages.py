@@ -320,7 +320,8 @@ def all_stages(
     asked = {key: settings[key] for key in keys if key in settings}
     chosen = {"algorithm": settings["algorithm"], "options": settings.get("algorithm_options")}
     chosen["keep"] = list(settings.get("keep", ()))
-    chosen["secure_aggregation"] = settings.get("secure_aggregation", "none")
+    if settings.get("secure_aggregation", "none") != "none":
+        chosen["secure_aggregation"] = settings["secure_aggregation"]
     results = {}
     for way in runs.WAYS:
         results[way] = fitted.train(way=way, **asked, **({} if way == "local" else chosen))
