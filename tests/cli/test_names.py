@@ -23,6 +23,7 @@ from fedcollab.errors import InputError
 from fedcollab.training import defaults
 from fedcollab.training.descend import OPTIMIZERS
 from fedcollab.training.run import STOPPING
+from fedcollab.training.secure_rounds import SECURE
 
 
 def complete(*words: str) -> list[str]:
@@ -58,6 +59,7 @@ def test_the_names_written_down_are_those_of_the_registries() -> None:
     assert set(names.ALGORITHMS) == set(training.ALGORITHMS)
     assert set(names.OPTIMIZERS) == set(OPTIMIZERS)
     assert set(names.STOPPING) == set(STOPPING)
+    assert set(names.SECURE) == {"none", *SECURE}
     assert {"mlp", "logistic", "cnn", "resnet18"} == set(names.MODELS) - {"auto"} <= set(training.MODELS)
     assert set(names.ENCODERS) == {"none", *ENCODERS}
     assert set(names.DATA_SETS) == set(scenarios.data.DATA_SETS)

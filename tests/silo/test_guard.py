@@ -367,6 +367,9 @@ PROPER: dict[str, Message] = {
                        "targets": [1]},
     "published-step": {"w": np.zeros((1, 29), dtype=np.float32), "pairs": [0], "round": 0},
     "published-validate": {"w": np.zeros((1, 29), dtype=np.float32), "pairs": [0]},
+    "secure-keys": {"group": "g", "coalition": ["a", "b", "c"], "threshold": 3},
+    "secure-unmask": {"group": "g", "training": "t", "round": 1, "left": ["a", "b", "c"],
+                      "boxes": np.zeros((3, 92), dtype=np.uint8)},
 }  # fmt: skip
 NOISE = {"noise": 20.0, "epsilon": 1.0, "delta": 1e-5, "clip": 2.0}
 
@@ -389,6 +392,9 @@ def test_what_a_silo_with_every_limit_and_required_privacy_does(name: str, tmp_p
     message = {"schema": schema} if name == "prepare" else PROPER[name]
     served = guard.serve(name, pack(message), silo)
     reply = unpack(served.content)
+    if name == "secure-unmask":
+        assert "has masked nothing" in reply["refused"]
+        return
     if ACTIONS[name].release in (Release.NOTHING, Release.SUMMARY):
         assert served.done, reply
         return

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fedcollab import coalitions, files, inspection, report
+from fedcollab import coalitions, files, inspection, report, runs
 from fedcollab.cli import options
 from fedcollab.cli.names import METHODS, ClientName, Name
 from fedcollab.coalitions.inputs import read_C
@@ -163,6 +163,9 @@ def _read(
         values, names = coalitions.read_matrix(matrix)
         table = values, coalitions.read_quantities(quantities, names)
     taken = options.take_constraints(limits, named=names is not None)
+    if distances is not None and distances.is_dir():  # what the silos' limits ask for, as a run has noted it
+        noted = runs.Run(distances).config().get("clients", {}).values()
+        taken["min_size"] = max([taken["min_size"], *(client.get("min_coalition", 1) for client in noted)])
     return table, {**taken, "seed": seed, "names": names}
 
 

@@ -58,6 +58,7 @@ SCENARIOS = ("label-shift", "feature-shift", "concept-shift")
 LABEL_COUNTS = ("auto", "drawn", "set")
 OPTIMIZERS = ("sgd", "adam")
 STOPPING = ("held-out", "none")
+SECURE = ("none", "dropouts", "everyone")
 
 
 class Name(click.ParamType):  # type: ignore[type-arg]  # generic in recent versions of click alone

@@ -16,7 +16,17 @@ from fedcollab import advice as advice_of
 from fedcollab import coalitions, data, flower, runs, scenarios
 from fedcollab import distances as distances_of
 from fedcollab import files as artefact
-from fedcollab.cli.names import ALGORITHMS, DISTANCES, ENCODERS, LABEL_COUNTS, MODELS, OPTIMIZERS, STOPPING, Name
+from fedcollab.cli.names import (
+    ALGORITHMS,
+    DISTANCES,
+    ENCODERS,
+    LABEL_COUNTS,
+    MODELS,
+    OPTIMIZERS,
+    SECURE,
+    STOPPING,
+    Name,
+)
 from fedcollab.data.own import read_columns, read_label_map
 from fedcollab.errors import InputError, number
 from fedcollab.scenarios.file import check_settings
@@ -200,6 +210,13 @@ training = several(
         default=defaults.STOPPING,
         show_default=True,
         help="Choose the rounds on training rows that a model has not seen, or train all rounds.",
+    ),
+    click.option(
+        "--secure-aggregation",
+        type=Name(SECURE),
+        default="none",
+        show_default=True,
+        help="Clients send updates under masks that cancel in the sum: without members that drop out, or of everyone.",
     ),
 )
 

@@ -78,6 +78,8 @@ def run(
     }
     how = options.take_reading(settings)
     found, brought = options.find_clients(scenario, clients, label, drop, how)
+    if settings["secure_aggregation"] != "none":  # two members of a coalition would learn each other's update
+        more["solve_options"] = {**more["solve_options"], "min_size": max(3, more["solve_options"].get("min_size", 1))}
     settings = with_defaults({"C": C, **settings}, brought) | {key: value for key, value in more.items() if value}
     value = read_C(settings.pop("C"))
     origin = (scenario or clients or Path()).resolve()
@@ -322,6 +324,8 @@ def all_stages(
     asked = {**training_settings(settings), **{key: settings[key] for key in keys if key in settings}}
     chosen = {"algorithm": settings["algorithm"], "options": settings.get("algorithm_options")}
     chosen["keep"] = list(settings.get("keep", ())) or None
+    if settings.get("secure_aggregation", "none") != "none":
+        chosen["secure_aggregation"] = settings["secure_aggregation"]
     if advises(C, settings):
         fitted = fitted.following(fitted.advise(**training_settings(settings)))
     results = {}
@@ -366,9 +370,11 @@ def training_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
 def advises(C: float | str, settings: Mapping[str, Any]) -> bool:
     """Return whether a command asks for an advice: no C, no algorithm and no layers that stay were given.
 
-    Pilots choose their rounds on held-out rows, so that `--stopping none` asks for none either.
+    Pilots choose their rounds on held-out rows, so that `--stopping none` asks for none either; and they send updates
+    of nested groups, which secure aggregation rules out.
     """
     plain = settings["algorithm"] is None and not settings.get("keep") and settings["model"] != "auto"
+    plain = plain and settings.get("secure_aggregation", "none") == "none"
     return C == "auto" and plain and settings.get("stopping", defaults.STOPPING) == defaults.STOPPING
 
 

@@ -50,6 +50,11 @@ class Federation:
         return {name: int(self.described[name]["quantity"]) for name in self.names}
 
     @property
+    def min_coalition(self) -> int:
+        """Return how many clients a coalition must have at least, by the limits of the silos."""
+        return max((int(reply.get("min_coalition", 1)) for reply in self.described.values()), default=1)
+
+    @property
     def absent(self) -> Mapping[str, str]:
         """Return the clients that did not answer the last call, and why."""
         return self.runtime.absent

@@ -9,7 +9,7 @@ from fedcollab.federation.federation import Federation
 from fedcollab.wire.action import Empty, Release, action
 from fedcollab.wire.silo import Silo
 
-KEPT = ("quantity", "test_quantity", "label_counts")
+KEPT = ("quantity", "test_quantity", "label_counts", "min_coalition")
 
 
 class FingerprintReply(TypedDict):
@@ -50,10 +50,11 @@ def describe_clients(federation: Federation) -> dict[str, dict[str, Any]]:
     Returns
     -------
     dict
-        For each client `quantity`, `test_quantity`, `label_counts` and `fingerprint` (None if it did not answer).
+        For each client `quantity`, `test_quantity`, `label_counts`, `min_coalition` where its limits have one, and
+        `fingerprint` (None if it did not answer).
     """
     prints = fingerprints(federation)
     return {
-        name: {**{key: federation.described[name][key] for key in KEPT}, "fingerprint": prints.get(name)}
-        for name in federation.names
+        name: {**{key: said[key] for key in KEPT if key in said}, "fingerprint": prints.get(name)}
+        for name, said in sorted(federation.described.items())
     }

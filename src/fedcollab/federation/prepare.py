@@ -50,7 +50,8 @@ class DescribeMessage(TypedDict):
 class DescribeReply(TypedDict):
     """The reply of `describe`: a client's description of its data.
 
-    The last three fields are those of a table, with one entry a column.
+    `kinds`, `categories` and `present` are those of a table, with one entry a column. `min_coalition` is how many
+    clients the silo asks a coalition to have at least, where that is more than one.
     """
 
     quantity: Quantity
@@ -63,6 +64,7 @@ class DescribeReply(TypedDict):
     kinds: NotRequired[Annotated[list[Literal["numeric", "categorical", "empty"]], Sides("C")]]
     categories: NotRequired[Annotated[list[list[str]], Sides("C")]]
     present: NotRequired[Annotated[NDArray[np.int64], Sides("C")]]
+    min_coalition: NotRequired[Positive]
 
 
 class SpreadMessage(TypedDict):
@@ -156,6 +158,8 @@ def describe(message: DescribeMessage, silo: Silo) -> DescribeReply:
         "shape": [str(column) for column in data.x.columns] if is_table(data.x) else list(feature_shape(data.x)),
         "sum": np.zeros(0),
     }
+    if silo.limits.fewest_partners > 1:
+        reply["min_coalition"] = silo.limits.fewest_partners
     if not is_table(data.x):
         reply["sum"] = _reduced(data.x.astype(np.float64), message["scale"]).sum(axis=0)
         return reply

@@ -75,6 +75,32 @@ def check_name(name: str) -> None:
         raise InputError(f"`name` (={name!r}) must be a name without slashes that does not begin with a dot")
 
 
+def read_identity(path: Path) -> bytes:
+    """Return a silo's private key as its file has it; empty for a silo that was admitted without one."""
+    return path.read_bytes() if path.is_file() else b""
+
+
+def read_partners(folder: Path) -> dict[str, str]:
+    """Return the public keys of other silos that an administrator put into a folder.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder, with a file NAME.pub for each silo; it need not exist.
+
+    Returns
+    -------
+    dict
+        The keys in OpenSSH's format, by name of the silo.
+
+    Raises
+    ------
+    InputError
+        If a file is something else than a public key of the right kind.
+    """
+    return {path.stem: read_public_key(path).decode() for path in sorted(folder.glob("*.pub"))}
+
+
 def read_public_key(path: Path) -> bytes:
     """Read a silo's public key.
 

@@ -3,6 +3,7 @@
     version 1   messages without a version (fedcollab before November 2026)
     version 2   every message, every answer and the app's config carry the version as an integer
     version 3   `evaluate` answers six measures; the actions `compare` and `train-folds`
+    version 4   `train` and `train-folds` with masks; the actions `secure-keys` and `secure-unmask`
 
 Raise `PROTOCOL` whenever a coordinator and a silo of the version before could misunderstand each other.
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 from fedcollab.errors import InputError
 
-PROTOCOL = 3
+PROTOCOL = 4
 UNVERSIONED = 1  # the version of a peer that sends none
 
 HELLO = "hello"  # the action that asks a silo for its name; nothing is computed for it

@@ -116,6 +116,9 @@ class FedCollab:
             not, or the run directory is about other clients.
         """
         federation = self.prepare(clients)
+        if federation.min_coalition > self.solve_options.get("min_size", 1):  # by the limits of the silos
+            limited = {**self.solve_options, "min_size": federation.min_coalition}
+            return replace(self, solve_options=limited).fit(federation)
         run = self.run
         if run is None:
             with self._bar("distances") as progress:

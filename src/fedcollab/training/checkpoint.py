@@ -84,6 +84,8 @@ class Snapshot:
         What each client of this process keeps between rounds.
     spent : mapping
         Calls, bytes and seconds so far.
+    secure : mapping
+        The groups of secure aggregation, as plain values (see `secure_rounds`).
     """
 
     number: int
@@ -96,6 +98,7 @@ class Snapshot:
     distances: NDArray[np.float64] | None
     states: States = field(default_factory=dict)
     spent: Mapping[str, float] = field(default_factory=dict)
+    secure: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(eq=False)
@@ -249,6 +252,7 @@ def _flat(snapshot: Snapshot) -> Message:
         "names": names,
         "states": states,
         "spent": dict(snapshot.spent),
+        "secure": dict(snapshot.secure),
     }
 
 
@@ -284,4 +288,5 @@ def _snapshot(content: Message) -> Snapshot:
         distances=content.get("distances"),
         states=states,
         spent=content["spent"],
+        secure=content.get("secure", {}),
     )

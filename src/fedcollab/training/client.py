@@ -43,12 +43,21 @@ from fedcollab.training.client_side import (
     setting_of,
     slot_of,
     tensor_of,
+    tensors_sent,
 )
 from fedcollab.training.descend import OPTIMIZERS, Local, Setting, descend, gradient, personal, steps_of
 from fedcollab.training.hooks import Algorithm
 from fedcollab.training.kept import averaged_keys, first_state, with_own, withhold
 from fedcollab.training.models import size_of
 from fedcollab.training.plausible import impossible_losses, impossible_measures, impossible_update
+from fedcollab.training.secure_client import (
+    SecureFields,
+    SecureReply,
+    limit_masks,
+    masked_reply,
+    refuse_absurd,
+    sent_before,
+)
 from fedcollab.wire.action import Refused, Release, action, require_samples
 from fedcollab.wire.fields import FurtherArrays, Sides, Whole
 from fedcollab.wire.limits import Limits
@@ -61,7 +70,7 @@ Weights = Annotated[NDArray[np.float32], Sides("P")]
 Measures = Annotated[NDArray[np.float64], Sides(6, nan=True)]
 
 
-class TrainMessage(TypedDict):
+class TrainMessage(SecureFields):
     """What a client is sent to train: weights to start from, and what to do with them.
 
     Attributes
@@ -91,7 +100,7 @@ class TrainMessage(TypedDict):
     layer: NotRequired[Whole]
 
 
-class TrainReply(TypedDict):
+class TrainReply(SecureReply):
     """What a client answers after training: its weights and mean loss or, where they are not finite, what diverged."""
 
     finite: bool
@@ -161,12 +170,13 @@ def train_stacked(messages: Messages, silos: Silos) -> dict[str, Message]:
         Each client's `TrainReply`, in order of name; a client that failed has `error` instead.
     """
     setting = setting_of(messages)
-    steps = {name: steps_of(len(silos[name].arrays.y), setting) for name in messages}
+    before = sent_before(messages, silos)
+    steps = {name: steps_of(len(silos[name].arrays.y), setting) for name in messages if name not in before}
 
     def work(names: list[str]) -> dict[str, Message]:
         return _train_group(names, messages, silos, setting)
 
-    return gather(messages, in_stacks(work, steps, setting, next(iter(silos.values())).device))
+    return gather(messages, [before, *in_stacks(work, steps, setting, next(iter(silos.values())).device)])
 
 
 def evaluate_stacked(messages: Messages, silos: Silos) -> dict[str, Message]:
@@ -226,6 +236,7 @@ def limit_train(message: TrainMessage, silo: Silo, limits: Limits) -> None:
         )
     require_samples(len(silo.arrays.y), limits, "an update")
     limit_setting(message, silo, limits)
+    limit_masks(message, silo, limits)
 
 
 @action(
@@ -292,6 +303,11 @@ def _train(names: Sequence[str], messages: Messages, silos: Silos, setting: Sett
     clients = [_local(messages[name], silos[name], algorithm, setting) for name in names]
     means = {name: client.means for name, client in zip(names, clients, strict=True)}
     with lend_network(setting, silos[names[0]].device) as network:
+        for name, local in zip(names, clients, strict=True):
+            if "group" in messages[name]:
+                held = data_of(silos[name])
+                logits = gradient(network, setting).logits(local.message["w"], held["x_test"])
+                refuse_absurd(messages[name], silos[name], float(functional.cross_entropy(logits, held["y_test"])))
         replies, states, losses = descend(clients, algorithm, network, setting, messages[names[0]]["round"])
     result: dict[str, Message] = {}
     for name, reply, state, loss in zip(names, replies, states, losses, strict=True):
@@ -300,7 +316,8 @@ def _train(names: Sequence[str], messages: Messages, silos: Silos, setting: Sett
         state = add_means(state, means[name], keys, messages[name]["round"], setting.averaging)
         if np.isfinite(loss) and all(is_finite(value) for value in (*reply.values(), *state.values())):
             keep_state(silos[name], messages[name], arrays_of(state), slot_of(messages[name]))
-            result[name] = {**arrays_of(reply), "loss": np.array([loss]), "finite": True}
+            plain = {"loss": np.array([loss]), "finite": True}
+            result[name] = masked_reply(messages[name], silos[name], arrays_of(reply), plain)
         else:
             result[name] = {"finite": False, "diverged": f"loss {loss:g}"}
     return result
@@ -362,7 +379,7 @@ def _local(message: Message, silo: Silo, algorithm: Algorithm, setting: Setting,
     With `mean` its state is the mean over rounds, to be tested.
     """
     data = data_of(silo)
-    sent = {key: tensor_of(value, silo.device) for key, value in message.items() if isinstance(value, np.ndarray)}
+    sent = tensors_sent(message, silo.device)
     kept = kept_state(silo, message, slot_of(message))
     if kept is None:
         state = first_state(algorithm, sent, setting)

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -142,6 +143,12 @@ def data_of(silo: Silo) -> Tensors:
 def tensor_of(value: NDArray[Any], device: str) -> Tensor:
     """Return an array as a tensor, without a copy where the array is writeable (PyTorch has no read-only tensors)."""
     return (torch.from_numpy(value) if value.flags.writeable else torch.tensor(value)).to(device)
+
+
+def tensors_sent(message: Message, device: str) -> Tensors:
+    """Return the arrays of numbers that a message carries for the algorithm, as tensors."""
+    arrays = {key: value for key, value in message.items() if isinstance(value, np.ndarray) and value.dtype.kind == "f"}
+    return {key: tensor_of(value, device) for key, value in arrays.items()}
 
 
 def arrays_of(values: State) -> Message:

@@ -42,6 +42,7 @@ from fedcollab.training.client_side import (
     setting_of,
     slot_of,
     tensor_of,
+    tensors_sent,
 )
 from fedcollab.training.descend import Local, Setting, descend, gradient, personal, steps_of
 from fedcollab.training.gradient import Dense
@@ -50,6 +51,14 @@ from fedcollab.training.kept import averaged_keys, first_state, with_own, withho
 from fedcollab.training.models import Network
 from fedcollab.training.outcomes import Outcome, of_logits
 from fedcollab.training.plausible import impossible_alone, impossible_folds
+from fedcollab.training.secure_client import (
+    SecureFields,
+    SecureReply,
+    limit_masks,
+    masked_reply,
+    refuse_absurd,
+    sent_before,
+)
 from fedcollab.wire.action import Refused, Release, action, require_samples
 from fedcollab.wire.fields import FurtherArrays, Positive, Sides, Whole
 from fedcollab.wire.limits import Limits
@@ -63,7 +72,7 @@ COLUMNS = ("loss", "accuracy", "loss_stderr", "accuracy_stderr")
 Models = Annotated[NDArray[np.float32], Sides("K", "P")]
 
 
-class FoldsMessage(TypedDict):
+class FoldsMessage(SecureFields):
     """What a client is sent: K models, each to be measured on the fold that it has not seen and trained on the others.
 
     Attributes
@@ -103,7 +112,7 @@ class FoldsMessage(TypedDict):
     layer: NotRequired[Whole]
 
 
-class FoldsReply(TypedDict):
+class FoldsReply(SecureReply):
     """What a client answers.
 
     Attributes
@@ -236,6 +245,7 @@ def parts_of(silo: Silo, folds: int, seed: int) -> list[Part]:
 def _limit_folds(message: FoldsMessage, silo: Silo, limits: Limits) -> None:
     """Refuse what `train` would refuse, and more folds than models or than a silo should keep models for."""
     limit_train({**message, "w": message["w"][0]}, silo, limits)  # type: ignore[typeddict-unknown-key]
+    limit_masks(message, silo, limits)  # for every fold's model
     if len(message["w"]) != message["folds"] or message["folds"] > MOST_FOLDS:
         raise Refused(f"`w` has {len(message['w'])} models; expected one for each fold, and at most {MOST_FOLDS}")
 
@@ -251,7 +261,8 @@ def train_folds_stacked(messages: Mapping[str, Any], silos: Mapping[str, Silo]) 
         for name, why in unfit.items()
         if why
     }
-    work = {name: _work(messages[name], silos[name], setting) for name in messages if not unfit[name]}
+    replies |= sent_before({name: message for name, message in messages.items() if not unfit[name]}, silos)
+    work = {name: _work(messages[name], silos[name], setting) for name in messages if name not in replies}
     for name, folds in _all_folds(work, setting, silos).items():
         replies[name] = _reply(messages[name], silos[name], folds)
     return gather(messages, [replies])
@@ -395,7 +406,7 @@ def _unfit(parts: list[Part], silo: Silo) -> str:
 def _work(message: Message, silo: Silo, setting: Setting) -> list[Work]:
     """Return a client's folds with what it was sent for each, and each one's state (a new one if the client is new)."""
     algorithm = algorithm_of(setting)
-    sent = {key: tensor_of(value, silo.device) for key, value in message.items() if isinstance(value, np.ndarray)}
+    sent = tensors_sent(message, silo.device)
     kept = kept_state(silo, message, _slot(message))
     work = []
     for fold, part in enumerate(parts_of(silo, message["folds"], setting.seed)):
@@ -507,8 +518,11 @@ def _reply(message: Message, silo: Silo, folds: list[Done]) -> Message:
             silo.state.pop(slot, None)
     if not message["train"]:
         return {"finite": True, "held_out": held_out}
+    if "group" in message:
+        refuse_absurd(message, silo, float(held_out[:, 0].max()))
     keep_state(silo, message, arrays_of(_stack([fold.state for fold in folds])), _slot(message))
-    return {"finite": True, "held_out": held_out, **arrays_of(_stack([fold.reply for fold in folds]))}
+    plain = {"finite": True, "held_out": held_out}
+    return masked_reply(message, silo, arrays_of(_stack([fold.reply for fold in folds])), plain)
 
 
 def _slot(message: Message) -> str:

@@ -44,6 +44,9 @@ class Algorithm:
         Names of parameters that stay with each client, as in `fedcollab.train`.
     plain_steps : bool
         Whether all that it knows of a local step is that weights change; if it is False only SGD takes its steps.
+    additive : bool
+        Whether `aggregate` needs no more of the replies than their weighted mean, array by array; secure aggregation
+        gives the server nothing else.
     weighted : bool
         Whether each client's model learns from all clients by given weights, instead of from its coalition.
     averaged : tuple of str
@@ -67,6 +70,7 @@ class Algorithm:
     keep: ClassVar[tuple[str, ...]] = ()
     averaged: ClassVar[tuple[str, ...]] = ()
     plain_steps: ClassVar[bool] = True
+    additive: ClassVar[bool] = True
     weighted: ClassVar[bool] = False
     replies: ClassVar[Mapping[str, str]] = {}
 

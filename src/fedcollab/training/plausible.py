@@ -35,6 +35,9 @@ def impossible_update(message: Mapping[str, Any], reply: Mapping[str, Any]) -> s
         if "diverged" in reply and "w" not in reply:
             return None
         return "a reply that is not finite has `diverged` and no `w`"
+    if "group" in message:
+        whole = {"masked", "layout", "boxes", "cut", "loss"} <= set(reply) and "w" not in reply
+        return None if whole else "a finite masked reply has `masked`, `layout`, `boxes`, `cut`, `loss` and no `w`"
     if "w" not in reply or "loss" not in reply:
         return "a finite reply has `w` and `loss`"
     for key, value in reply.items():
@@ -64,7 +67,7 @@ def impossible_folds(message: Mapping[str, Any], reply: Mapping[str, Any]) -> st
     wrong = impossible_held_out(reply["held_out"])
     if wrong is not None:
         return wrong
-    if reply["finite"] and message["train"] and "w" not in reply:
+    if reply["finite"] and message["train"] and "w" not in reply and "masked" not in reply:
         return "`w` is missing"
     if "w" in reply and float(np.abs(reply["w"]).max(initial=0.0)) > LARGEST:
         return f"`w` has values beyond {LARGEST:g}"

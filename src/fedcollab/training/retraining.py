@@ -27,7 +27,8 @@ Weights = NDArray[np.float32]
 
 #: training on takes this share of the rounds of the earlier training, unless a number is given
 FINE_TUNE = 0.2
-KEPT = ("lr", "batch_size", "seed", "participation", "evaluate_every", "weight_decay", "optimizer", "keep")
+KEPT = ("lr", "batch_size", "seed", "participation", "evaluate_every", "weight_decay", "optimizer", "keep",
+        "secure_aggregation")  # fmt: skip
 
 
 @dataclass(eq=False)

@@ -27,9 +27,13 @@ from fedcollab.training.checkpoint import Snapshot, Stopping
 from fedcollab.training.descend import Setting
 from fedcollab.training.hooks import Algorithm, State, average
 from fedcollab.training.models import Network
+from fedcollab.training.secure_rounds import SecureSums
 from fedcollab.wire.action import Action
 from fedcollab.wire.message import Message
 from fedcollab.wire.runtime import Answered
+
+#: the actions whose replies are updates, unless their message says that nothing is trained
+UPDATES = ("train", "train-folds")
 
 Replies = dict[str, State]
 Measures = dict[str, NDArray[np.float64]]
@@ -74,6 +78,8 @@ class Session:
         The share of each coalition that takes part in a round.
     training : str
         What tells this training from others, so that no client goes on from another's state.
+    secure : SecureSums, optional
+        Under secure aggregation, what adds up the masked replies of each coalition.
     servers : list of dict
         Each coalition's state on the server.
     assignment : dict
@@ -101,6 +107,7 @@ class Session:
     quantities: Mapping[str, int]
     participation: float = 1.0
     training: str = ""
+    secure: SecureSums | None = None
     servers: list[State] = field(default_factory=list)
     assignment: dict[str, int] = field(default_factory=dict)
     source_weights: dict[int, dict[str, float]] = field(default_factory=dict)
@@ -208,20 +215,23 @@ class Session:
         -------
         list of tuples
             For each layer: replies and losses by client, and for clients whose weights or loss are not finite what
-            diverged.
+            diverged. Under secure aggregation each coalition has one reply, the mean of its members'.
         """
         messages = [{name: arrays_of(state) for name, state in layer.items()} for layer in sent]
-        answers = self.call_layers(client.train, number, messages)
-        return [self._trained(number, layer, answered) for layer, answered in enumerate(answers)]
+        complete = [self.completed(client.train, number, each, layer) for layer, each in enumerate(messages)]
+        answers = self._send(client.train, number, complete)
+        return [self._trained(number, layer, complete[layer], answered) for layer, answered in enumerate(answers)]
 
     def _trained(
-        self, number: int, layer: int, answers: Mapping[str, Message]
+        self, number: int, layer: int, sent: Mapping[str, Message], answers: Mapping[str, Message]
     ) -> tuple[Replies, dict[str, float], dict[str, str]]:
         """Return replies, losses and what diverged, of the clients that answered in one layer."""
         spoilt = {name: answer["diverged"] for name, answer in answers.items() if not answer["finite"]}
         good = {name: answer for name, answer in answers.items() if name not in spoilt}
         self.seen |= {seen_key(name, layer): number for name in good}
         losses = {name: float(answer["loss"][0]) for name, answer in good.items()}
+        if self.secure is not None:
+            good = self.secure.means(sent, good, {self.assignment[name] for name in spoilt})
         plain = ("loss", "finite")
         replies = {
             name: {key: tensor_of(value) for key, value in answer.items() if key not in plain}
@@ -311,6 +321,10 @@ class Session:
             What each client is sent in each layer.
         """
         sent = [self.completed(action, number, messages, layer) for layer, messages in enumerate(layers)]
+        return self._send(action, number, sent)
+
+    def _send(self, action: Action, number: int, sent: Sequence[Mapping[str, Message]]) -> list[dict[str, Message]]:
+        """Call clients with complete messages for each layer, and record who did not answer."""
         answered = self.federation.call_several([(action, messages) for messages in sent], partial=True)
         return [self.received(number, answers) for answers in answered]
 
@@ -318,6 +332,8 @@ class Session:
         self, action: Action, number: int, messages: Mapping[str, Message], layer: int = 0
     ) -> dict[str, Message]:
         """Return messages with the setting, the round, with whom the client trains, and what it goes on from.
+
+        Under secure aggregation messages that ask for an update have what its masks need.
 
         Parameters
         ----------
@@ -332,7 +348,13 @@ class Session:
         seen = {name: self.seen.get(seen_key(name, layer)) for name in messages}
         since = {name: {} if last is None else {"since": last} for name, last in seen.items()}
         with_whom = {name: {} if action is client.losses else {"coalition": self._partners(name)} for name in messages}
-        return {name: {**common, **since[name], **with_whom[name], **message} for name, message in messages.items()}
+        secure: dict[str, Message] = {}
+        if self.secure is not None and action.name in UPDATES:
+            secure = self.secure.fields([name for name in messages if messages[name].get("train", True)])
+        return {
+            name: {**common, **since[name], **with_whom[name], **secure.get(name, {}), **message}
+            for name, message in messages.items()
+        }
 
     def received(self, number: int, answered: Answered) -> dict[str, Message]:
         """Return the answers of a call, after recording in `failures` who did not answer."""
@@ -494,6 +516,7 @@ def _snapshot(session: Session, grouping: Grouping) -> Snapshot:
         dict(session.seen),
         grouping.distances,
         {name: kept for name, kept in session.federation.runtime.states().items() if name in session.names},
+        secure={} if session.secure is None else session.secure.to_message(),
     )
 
 
@@ -505,6 +528,8 @@ def _restore(session: Session, grouping: Grouping, snapshot: Snapshot) -> None:
     session.stopped, session.failures = dict(snapshot.stopped), list(snapshot.failures)
     session.seen, grouping.distances = dict(snapshot.seen), snapshot.distances
     session.federation.runtime.restore(snapshot.states)
+    if session.secure is not None:
+        session.secure.restore(snapshot.secure)
 
 
 def _one_round(number: int, session: Session, grouping: Grouping) -> dict[str, float]:

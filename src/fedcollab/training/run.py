@@ -32,6 +32,7 @@ from fedcollab.training.models import Factory, name_model
 from fedcollab.training.opening import AVERAGING, Steps, decisive, open_session
 from fedcollab.training.result import MEASURES, TrainingResult, schema_of
 from fedcollab.training.rounds import Grouping, Measures, Round, Session, run_rounds
+from fedcollab.training.secure_rounds import SecureSums, check_secure, read_secure
 from fedcollab.training.stopping import choose_rounds
 from fedcollab.wire.runtime import Runtime
 
@@ -65,6 +66,7 @@ def train(
     rows: int = defaults.ROWS,
     averaging: float | None = None,
     stopping: str = defaults.STOPPING,
+    secure_aggregation: bool | str = False,
     run_dir: str | Path | None = None,
     callbacks: Sequence[Callback] = (),
     progress: Progress = silent,
@@ -122,6 +124,11 @@ def train(
     stopping : str
         "held-out": each coalition trains as many rounds as are best on training rows that a model has not seen (see
         `training.stopping`), which takes as long as one more training. "none": all coalitions train `rounds` rounds.
+    secure_aggregation : bool or str
+        Whether clients send their updates under masks that cancel in the sum over a coalition of at least three, so
+        that the server sees sums alone (docs/secure-aggregation.md). True or "dropouts": a sum is formed without
+        members that drop out as long as more than two thirds are left, for one more message a round. "everyone": no
+        further messages, and the training pauses where a member does not answer.
     run_dir : str or Path, optional
         Where metrics are streamed (training.jsonl) and result and models are saved at the end; a training that was
         interrupted there goes on from its last saved round.
@@ -179,6 +186,9 @@ def train(
         else:
             grouping = Grouping(_coalitions(coalitions, names, federation.left_out, alone=chosen.alone))
     fixed = grouping.method == Grouping.method  # clustered baselines change who is in which coalition as they train
+    way = read_secure(secure_aggregation)
+    check_secure(way, called, chosen, fixed=fixed, participation=participation)
+    secure = SecureSums(federation, grouping.coalitions, way) if way else None
     chooses = stopping == "held-out" and fixed
 
     def session_of(name: str) -> Session:
@@ -186,7 +196,9 @@ def train(
             name, model_options or {}, lr, batch_size, local_epochs, seed, weight_decay, optimizer, participation
         )
         mean = float(AVERAGING if averaging is None and chooses else averaging or 0.0) if fixed else 0.0
-        return open_session(federation, called, chosen, steps, keep=keep or None, averaging=mean)
+        opened = open_session(federation, called, chosen, steps, keep=keep or None, averaging=mean)
+        opened.secure = secure
+        return opened
 
     carrier = federation.runtime
     started, before = time.perf_counter(), _moved(carrier)
@@ -213,6 +225,8 @@ def train(
     settings = {**asdict(setting), "model": model_name, "rounds": rounds, "participation": participation}
     settings |= {"method": method, "evaluate_every": evaluate_every, "stopping": stopping if chooses else "none"}
     settings["grouping"] = grouping.options()
+    if way:
+        settings["secure_aggregation"] = way
     session.training = identity(settings, of_clients, schema.to_json(), session.initial.numpy().tobytes())
     history = History()
     checkpoint, resumed, earlier = None, None, dict.fromkeys(("calls", "bytes_down", "bytes_up", "seconds"), 0.0)

@@ -186,6 +186,8 @@ def fold_rounds(
     grouping.start(session)
     models = {coalition: [server] * FOLDS for coalition, server in enumerate(session.servers)}
     curves: dict[str, list[Curve]] = {name: [] for name in asked(session)}
+    if session.secure is not None:  # masks cancel over whole coalitions only: one with a client too small has no say
+        models = {label: made for label, made in models.items() if set(session.members(label)) <= set(curves)}
     for number in range(1, ceiling + 2):  # the last message only measures
         training = {k: session.participants(number, k) for k in models}
         present = {k: [name for name in session.sources(k) if name in curves] for k in models}
@@ -216,18 +218,27 @@ def fold_rounds(
         for name, answer in answers[0].items():
             if "unfit" in answer:
                 del curves[name]
+                if session.secure is not None:
+                    models.pop(session.assignment[name], None)
             else:
                 curves[name].append(answer["held_out"])
         trained: dict[int, dict[str, Message]] = {coalition: {} for coalition in models}
-        broken = set()
+        broken: set[int] = set()
         for layer, replies in enumerate(answers):
             for name, reply in replies.items():
                 coalition = session.layers(present)[layer][name]
+                if coalition not in models:
+                    continue
                 if not reply["finite"]:
                     broken.add(coalition)
-                elif "w" in reply and name in curves:
+                elif ("w" in reply or "masked" in reply) and name in curves:
                     trained[coalition][name] = reply
                     session.seen[seen_key(name, layer)] = number
+        if session.secure is not None:
+            given_up = {session.assignment[name] for name in layers[0]} - set(models) | broken
+            updates = {name: reply for replies in trained.values() for name, reply in replies.items()}
+            for name, mean in session.secure.means(layers[0], updates, given_up).items():
+                trained[session.assignment[name]] = {name: mean}
         for coalition in list(models):
             answering = [name for name in session.members(coalition) if name in answers[0] and name in curves]
             if not answering or coalition in broken:

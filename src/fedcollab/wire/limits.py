@@ -8,6 +8,7 @@
     actions = ["inspect", "describe", "spread", "prepare", "few-moments", "few-validate"]
     max_bytes = 1_000_000_000                         # of a message
     max_splits = 3                                    # hold-outs that servers may choose, where there is no test data
+    secure_aggregation = true                         # updates leave under masks only (docs/secure-aggregation.md)
 
 Every line may be missing. What each can and cannot do against a server that lies: docs/threats.md.
 """
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -63,6 +64,9 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         The largest message.
     max_splits : int
         How many test splits servers may choose over time, where the silo brings no test data.
+    secure_aggregation : bool or "everyone"
+        Whether the silo refuses to send an update that is not masked; "everyone": also one whose sum could be formed
+        without some of the coalition.
     """
 
     min_samples: AtLeastOne = 10
@@ -72,6 +76,12 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     actions: tuple[str, ...] | None = None
     max_bytes: AtLeastOne = 2_000_000_000
     max_splits: AtLeastOne = 10
+    secure_aggregation: bool | Literal["everyone"] = False
+
+    @property
+    def fewest_partners(self) -> int:
+        """How many clients a coalition must have at least: `min_coalition`, and three where updates are masked."""
+        return max(self.min_coalition, 3 if self.secure_aggregation else 1)
 
 
 NO_LIMITS = Limits(min_samples=1)  # in-process runtimes: whoever runs them holds the data of all clients anyway

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -32,6 +32,10 @@ class Silo:
         What its administrator allows.
     key : bytes
         The silo's secret key, if it is a process of its own; else empty.
+    identity : bytes
+        The private key under which the silo was admitted, in OpenSSH's format; empty if it was admitted without one.
+    partners : mapping of str to str
+        Public keys of other silos that its administrator was given, in OpenSSH's format, by name.
     """
 
     data: ClientData
@@ -39,6 +43,8 @@ class Silo:
     device: str = "cpu"
     limits: Limits = field(default_factory=Limits)
     key: bytes = b""
+    identity: bytes = b""
+    partners: Mapping[str, str] = field(default_factory=dict)
     _arrays: tuple[str, Arrays] | None = None
     _features: tuple[str, NDArray[np.float32]] | None = None
 

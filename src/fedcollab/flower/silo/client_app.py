@@ -18,6 +18,7 @@ import fedcollab.inspection.profile
 import fedcollab.training.compare_client
 import fedcollab.training.folds  # noqa: F401  (these declare every action that a silo can be asked for)
 from fedcollab.errors import InputError
+from fedcollab.flower import keys
 from fedcollab.flower.envelope import Answer, Envelope
 from fedcollab.flower.protocol import HELLO
 from fedcollab.flower.silo.config import SiloConfig, current_config
@@ -27,6 +28,8 @@ from fedcollab.wire.action import ACTIONS
 from fedcollab.wire.bundle import BUNDLE, join_parts, split_parts
 from fedcollab.wire.limits import make_limits
 from fedcollab.wire.silo import Silo
+
+PARTNERS = "partners"  # the folder beside the silo's key with the public keys of other silos
 
 app = ClientApp()
 
@@ -76,7 +79,15 @@ def reply_to(envelope: Envelope, config: SiloConfig, run: str) -> Answer:
         raise InputError(f"the message is for `{envelope.name}`; this silo is `{config.name}`")
     state = StateStore(config.state)
     guard = Guard.at(config.state, make_limits(config.limits, ACTIONS))
-    silo = Silo(config.read_data(), state, config.device, guard.limits, state.key())
+    silo = Silo(
+        config.read_data(),
+        state,
+        config.device,
+        guard.limits,
+        state.key(),
+        keys.read_identity(config.key),
+        keys.read_partners(config.key.parent / PARTNERS),
+    )
     if envelope.action != BUNDLE:
         served = guard.serve(envelope.action, envelope.content, silo, run=run)
         if served.done:

@@ -22,6 +22,7 @@ class FedNova(Algorithm):
 
     plain_steps = False
     replies: ClassVar[Mapping[str, str]] = {"steps": "count"}
+    additive = False
 
     def reply(self, w: Tensor, message: State, state: State, steps: Tensor, lr: float) -> State:
         """Return the trained weights and how many steps led to them.
