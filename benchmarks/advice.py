@@ -83,6 +83,7 @@ def advice_cell(name: str, split: int, model: str) -> dict[str, Any]:
             "accuracy": [[round(g.accuracy.mean, 5), round(g.accuracy.stderr, 5)] for g in gains],
         },
         "candidates": [[c.label, c.options, round(c.gain.mean, 5), c.dropped] for c in advice.candidates],
+        "alone": {"loss": _rounded(alone.reported_loss), "accuracy": _rounded(alone.reported)},
         "cpu": [round(asked, 2), round(trained, 2)],
         "rounds": advice.cost["rounds"],
     }
@@ -105,10 +106,12 @@ def main() -> None:
     keys = [(n, s, m) for s in range(arguments.splits) for n in wanted for m in models]
     advised: dict[Any, Any] = {}
     policies: dict[Any, Any] = {}
+    others = [policy for policy in POLICIES if policy != "alone"]
     if arguments.only != "policies":
         advised = cached(arguments.results / "advice.jsonl", keys, advice_cell)
     if arguments.only != "advice":
-        policies = cached(arguments.results / "policies.jsonl", [(*k, p) for k in keys for p in POLICIES], policy_cell)
+        policies = cached(arguments.results / "policies.jsonl", [(*k, p) for k in keys for p in others], policy_cell)
+        policies |= {(*key, "alone"): cell["alone"] for key, cell in advised.items()}
     if arguments.only is None:
         for model in models:
             report(model, wanted, range(arguments.splits), advised, policies)
