@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import altair as alt
+
 from fedcollab.report import theme
-from fedcollab.report.advised import NAMED, Weights
-from fedcollab.report.charts import CRISP, Chart, Rows, alt
+from fedcollab.report.advised import NAMED
+from fedcollab.report.charts import CRISP, Chart, Rows
 from fedcollab.report.charts import NAMED as AXIS
+from fedcollab.report.measured import Weights
 
 #: colours and shapes of the two kinds of gains
 KINDS = {"expected": ("#1b87c9", "circle"), "measured after training": ("#D55E00", "diamond")}

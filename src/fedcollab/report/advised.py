@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
@@ -12,13 +11,10 @@ from numpy.typing import NDArray
 
 from fedcollab.advice.result import LEVEL, Expected
 from fedcollab.advice.words import explain_client, gain_in_words, others_in_words, separates_in_words
-from fedcollab.coalitions import personal_weights
-from fedcollab.report.differences import PAIRS
-from fedcollab.report.ways import ADVISED
-from fedcollab.report.words import figure, headline, interval, range_of_names, signed
+from fedcollab.report.words import headline, interval, range_of_names, signed
 
 if TYPE_CHECKING:
-    from fedcollab.advice.result import Advice, Candidate
+    from fedcollab.advice.result import Advice
     from fedcollab.report.run import RunContents
 
 Floats = NDArray[np.float64]
@@ -31,22 +27,6 @@ QUARTERS = 4
 LIKELY, UNLIKELY = 0.9, 0.5
 #: half the width of an interval of a measured gain on the chart of gains, in standard errors
 HALF = NormalDist().inv_cdf(0.5 + LEVEL / 2)
-
-
-@dataclass(frozen=True, eq=False)
-class Weights:
-    """The picture of the weights: rows are models, columns whose data they learn from.
-
-    Parameters
-    ----------
-    names : list of str
-        Clients in the order of the coalitions; coalitions, where there are too many clients.
-    matrix : array
-        What the data of each column weigh in the model of each row; rows sum to 1, as far as they are shown.
-    """
-
-    names: list[str]
-    matrix: Floats
 
 
 def known(gain: Expected) -> bool:
@@ -134,15 +114,15 @@ def _sure(run: RunContents, advice: Advice) -> list[str]:
         likely = sum(gain.probability >= LIKELY for gain in gains.values())
         against = [name for name, gain in gains.items() if gain.probability < UNLIKELY]
         lines.append(
-            f"{likely} of {len(advice.names)} clients gain with a probability of at least {LIKELY:.0%}; "
+            f"{likely} of {len(advice.names)} clients gain with a probability of at least {100 * LIKELY:.0f} %; "
             + (f"more likely to lose than to gain: {range_of_names(against, 4)}." if against else "none is more likely "
             "to lose than to gain.")
         )  # fmt: skip
     unmeasured = [name for name, gain in advice.gains.items() if not gain.measured]
     if unmeasured:
         lines.append(
-            f"Too few training rows to be measured: {range_of_names(unmeasured, 4)}. What they gain is what the others' "
-            "measurements suggest."
+            f"Too few training rows to be measured: {range_of_names(unmeasured, 4)}. What they gain is what the "
+            "others' measurements suggest."
         )
     measured = measured_gains(run)
     if measured is not None and run.judgement is not None:
@@ -181,8 +161,7 @@ def expected_rows(run: RunContents, advice: Advice, place: dict[str, int]) -> li
     if advice.candidate.kind == "alone":
         return []
     measured = measured_gains(run)
-    kinds = {"expected": {}} if measured is None else {"expected": {}, "measured after training": {}}
-    values: dict[str, dict[str, tuple[float, float, float]]] = dict(kinds)
+    values: dict[str, dict[str, tuple[float, float, float]]] = {"expected": {}, "measured after training": {}}
     for position, name in enumerate(run.names):
         gain = advice.gains[name].accuracy
         if known(gain):
@@ -190,91 +169,26 @@ def expected_rows(run: RunContents, advice: Advice, place: dict[str, int]) -> li
         if measured is not None and np.isfinite(measured[0][position]):
             mean, half = float(measured[0][position]), HALF * float(np.nan_to_num(measured[1][position]))
             values["measured after training"][name] = (mean, mean - half, mean + half)
-    groups = _groups(run, advice) if len(run.names) > NAMED else {name: [name] for name in run.names}
+    groups = _groups(run) if len(run.names) > NAMED else {name: [name] for name in run.names}
     order = dict(zip(groups, range(len(groups)), strict=True)) if len(run.names) > NAMED else place
     rows = []
     for kind, found in values.items():
         for label, members in groups.items():
-            told = np.array([found[name] for name in members if name in found])
-            if len(told):
-                mean, low, high = (round(100 * float(part), 2) for part in told.mean(axis=0))
+            points = np.array([found[name] for name in members if name in found])
+            if len(points):
+                mean, low, high = (round(100 * float(part), 2) for part in points.mean(axis=0))
                 rows.append(
                     {"name": label, "place": order[label], "kind": kind, "gain": mean, "low": low, "high": high}
                 )
     return rows
 
 
-def _groups(run: RunContents, advice: Advice) -> dict[str, list[str]]:
-    """Return clients in groups: the coalitions, or quarters by training samples where all are in one coalition."""
-    numbered = [(number, members) for number, members in enumerate(advice.coalitions, 1) if len(members) > 1]
-    alone = [members[0] for members in advice.coalitions if len(members) == 1]
-    if 1 < len(numbered) <= NAMED:
-        groups = {f"coalition {number} ({len(members)} clients)": members for number, members in numbered}
-        return {**groups, **({f"alone ({len(alone)} clients)": alone} if alone else {})}
-    order = np.argsort(run.distances.quantities, kind="stable")
-    groups = {}
-    for number, part in enumerate(np.array_split(order, QUARTERS), 1):
-        sizes = run.distances.quantities[part]
-        label = f"quarter {number}: {sizes.min():,} to {sizes.max():,} samples"
-        groups[label] = [run.names[position] for position in part]
-    return groups
-
-
-def weight_picture(run: RunContents, advice: Advice) -> Weights | None:
-    """Return the picture of the weights, or None where there is nothing to see.
-
-    Parameters
-    ----------
-    run : RunContents
-        The run.
-    advice : Advice
-        Its advice.
-    """
-    if advice.candidate.kind == "alone" or run.collaboration is None or len(run.names) < 2:
-        return None
-    labels = run.collaboration.assignment
-    if len(run.names) <= PAIRS:
-        order = np.argsort(labels, kind="stable")
-        return Weights([run.names[client] for client in order], advice.weights[np.ix_(order, order)])
-    largest = np.sort(np.argsort(-np.bincount(labels), kind="stable")[:NAMED])
-    if len(largest) < 2:
-        return None
-    member = (labels == largest[:, None]).astype(np.float64)
-    names = [f"{label + 1} ({int(size)} clients)" for label, size in zip(largest, member.sum(axis=1), strict=True)]
-    return Weights(names, member @ advice.weights @ member.T / member.sum(axis=1, keepdims=True))
-
-
-def advice_section(run: RunContents) -> dict[str, Any] | None:
-    """Return the content of the section on what was measured, or None where there is no advice.
-
-    Parameters
-    ----------
-    run : RunContents
-        The run.
-    """
-    advice = run.advice
-    if advice is None:
-        return None
-    return {
-        "candidates": [_candidate_row(each, each is advice.candidate) for each in advice.candidates],
-        "against": _against(run, advice),
-        "against_words": _against_words(run, advice),
-        "weights": _weights_words(advice),
-        "fit": fit_words(advice),
-        "separates": separates_in_words(advice),
-        "columns": [_column_words(row) for row in advice.separates],
-        "caption": _caption(run, advice),
-        "measured": measured_gains(run) is not None,
-        "way": ADVISED,
-    }
-
-
-def _caption(run: RunContents, advice: Advice) -> str:
+def gains_caption(run: RunContents) -> str:
     """Return what stands below the chart of gains."""
     text = (
         f"What {'groups of clients' if len(run.names) > NAMED else 'each client'} can expect to gain in accuracy over "
     )
-    text += f"training alone, in points, with {LEVEL:.0%} intervals"
+    text += f"training alone, in points, with {100 * LEVEL:.0f} % intervals"
     if len(run.names) > NAMED:
         text += " of a client there; means over the clients of a group"
     if measured_gains(run) is not None:
@@ -282,106 +196,24 @@ def _caption(run: RunContents, advice: Advice) -> str:
     return f"{text}. Above the line is a gain."
 
 
-def _candidate_row(candidate: Candidate, advised: bool) -> dict[str, Any]:
-    """Return one candidate's row of the table."""
-    alone = candidate.kind == "alone"
-    rounds = sorted(set(candidate.rounds))
-    remark = "advised" if advised else "ended early: clearly behind" if candidate.dropped else ""
-    losses = [row[0] for row in candidate.held_out.values() if row[0] is not None]
-    return {
-        "label": candidate.label,
-        "advised": advised,
-        "remark": remark,
-        "loss": "–" if alone else told(candidate.gain, "loss"),
-        "accuracy": "–" if alone else told(candidate.accuracy_gain, "accuracy"),
-        "held_out": f"{np.mean(losses):.3f}" if losses else "–",
-        "rounds": "–" if not rounds else str(rounds[0]) if len(rounds) == 1 else f"{rounds[0]} to {rounds[-1]}",
-    }
-
-
-def _rivals(advice: Advice) -> tuple[Candidate | None, Candidate | None]:
-    """Return the best candidate with hard coalitions (everyone and alone included), and that with own weights."""
-    hard = [each for each in advice.candidates if each.kind != "own weights" and not each.dropped]
-    own = [each for each in advice.candidates if each.kind == "own weights"]
-    best = advice.candidate if advice.candidate in hard else max(hard, key=lambda each: each.gain.mean, default=None)
-    return best, max(own, key=lambda each: each.gain.mean, default=None)
-
-
-def _against(run: RunContents, advice: Advice) -> list[dict[str, str]]:
-    """Return the rows of the table of hard coalitions against own weights: the bound, and the measurement."""
-    if run.collaboration is None or len(run.names) < 2:
-        return []
-    count = len(run.names)
-    bounds = (run.collaboration.objective / count, float(personal_weights(run.distances, None, advice.C)[1].mean()))
-    rows = []
-    for words, bound, candidate in zip(("hard coalitions", "own weights"), bounds, _rivals(advice), strict=True):
-        row = {"way": words, "bound": figure(bound), "label": "not tried", "loss": "–", "gain": "–"}
-        if candidate is not None:
-            found = _candidate_row(candidate, False)
-            row |= {"label": candidate.label, "loss": found["held_out"], "gain": found["loss"]}
-        rows.append(row)
-    return rows
-
-
-def _against_words(run: RunContents, advice: Advice) -> str:
-    """Return what the bound and the measurement say about hard coalitions and own weights, in words."""
-    if run.collaboration is None or len(run.names) < 2:
-        return ""
-    objective, least = run.collaboration.objective, float(personal_weights(run.distances, None, advice.C)[1].sum())
-    lower = 1 - least / objective if objective > 0 else 0.0
-    text = f"By the bound at C = {figure(advice.C)}, own weights are {f'better by {100 * lower:.1f} %' if lower >= 0.0005 else 'no better'}"
-    text += " than these coalitions: coalitions are special weights, so they are never worse."
-    hard, own = _rivals(advice)
-    if own is None:
-        return f"{text} They were not tried: cheaper measurements did not promise enough, or they were not allowed."
-    if hard is None or not (known(own.gain) and known(hard.gain)):
-        return text
-    more = own.gain.mean - hard.gain.mean
-    verdict = "lower" if more > 0 else "higher"
-    return f"{text} Measured, the loss that is expected of them is {verdict} by {abs(more):.3f} than in coalitions."
-
-
-def _weights_words(advice: Advice) -> str:
-    """Return what stands below the picture of the weights."""
-    text = (
-        "Whose data (columns) weigh how much in whose model (rows), sorted by coalition: from 0 (bright) to 1 (dark)."
-    )
-    if advice.algorithm == "ditto":
-        text += " With Ditto these are the weights in the model of the coalition, to which each client's own is drawn."
-    return f"{text} Hover for the figures."
-
-
-def fit_words(advice: Advice) -> str:
-    """Return what the bound says that was fitted to the measurements, and how well it fits, in words.
-
-    Parameters
-    ----------
-    advice : Advice
-        The advice.
-    """
-    fit = advice.fit
-    if not fit.get("pairs"):
-        return "The bound could not be fitted: too little was measured."
-    a, b, explained = float(fit["a"]), float(fit["b"]), float(fit["explained"])
-    text = (
-        f"Fitted to {fit['pairs']} measured gains, the bound says that little data costs a = {figure(a)} in log loss "
-    )
-    text += f"(times 1/√samples) and distance b = {figure(b)}"
-    if fit.get("C") is not None:
-        text += f", so that C = a / b = {figure(float(fit['C']))} for this model and these data"
-    else:
-        nothing = "nor more data matter" if a == 0 and b == 0 else "does not matter" if b == 0 else "alone matters"
-        text += f": distance {nothing}, as far as could be measured, and there is no C"
-    if explained < 0.005:
-        return f"{text}; it explains nothing of how gains differ, so take it as no more than a rule of thumb."
-    return f"{text}; it explains {100 * explained:.0f} % of how gains differ between clients and ways of training."
-
-
-def _column_words(row: Any) -> str:
-    """Return how far clients differ in a column, and whether that matters, in words."""
-    effect = f"own coefficients lower the held-out error by {100 * max(0.0, float(row['helps'])):.1f} %"
-    matters = "the rule changes with it" if row["matters"] else "the rule does not change with it"
-    return f"{row['column']}: clients' means differ by {float(row['apart']):.1f} of its spread within a client; {effect}: {matters}."
+def _groups(run: RunContents) -> dict[str, list[str]]:
+    """Return clients in groups: the coalitions, or quarters by training samples where these are too few or too many."""
+    labels = np.zeros(len(run.names), dtype=np.int64) if run.collaboration is None else run.collaboration.assignment
+    names, sizes = np.array(run.names, dtype=object), np.bincount(labels)
+    shared = np.flatnonzero(sizes > 1)
+    if 1 < len(shared) <= NAMED:
+        groups = {
+            f"coalition {label + 1} ({sizes[label]} clients)": names[labels == label].tolist() for label in shared
+        }
+        alone = names[sizes[labels] == 1].tolist()
+        return {**groups, **({f"alone ({len(alone)} clients)": alone} if alone else {})}
+    order = np.argsort(run.distances.quantities, kind="stable")
+    groups = {}
+    for number, part in enumerate(np.array_split(order, QUARTERS), 1):
+        samples = run.distances.quantities[part]
+        label = f"quarter {number}: {samples.min():,} to {samples.max():,} samples"
+        groups[label] = [run.names[position] for position in part]
+    return groups
 
 
 def gain_table_rows(advice: Advice, names: Sequence[str]) -> list[tuple[str, str, str, str]]:
@@ -401,5 +233,12 @@ def gain_table_rows(advice: Advice, names: Sequence[str]) -> list[tuple[str, str
             rows.append((name, "not known", "", ""))
             continue
         low, high = gain.interval()
-        rows.append((name, signed(gain.mean), f"{signed(low)} to {signed(high)}", f"{gain.probability:.0%}"))
+        rows.append(
+            (
+                name,
+                signed(gain.mean),
+                f"{signed(low)} to {signed(high)}",
+                f"{100 * min(max(gain.probability, 0.01), 0.99):.0f} %",
+            )
+        )
     return rows

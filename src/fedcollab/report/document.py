@@ -13,12 +13,12 @@ from markupsafe import Markup
 
 from fedcollab import __version__
 from fedcollab.report import charts, theme, trained
-from fedcollab.report.advised import advice_section, weight_picture
 from fedcollab.report.answer import answer
 from fedcollab.report.clients import client_rows, steadiness
 from fedcollab.report.differences import distance_words, many_clients
 from fedcollab.report.facts import cost_facts, next_commands, setting_facts
 from fedcollab.report.findings import finding_rows, separates
+from fedcollab.report.measured import advice_section, weight_picture
 from fedcollab.report.pictures import pictures
 from fedcollab.report.run import RunContents
 from fedcollab.report.slider import packed, slider

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedcollab.report import advice_charts, charts, trained
-from fedcollab.report.advised import expected_rows, weight_picture
+from fedcollab.report.advised import expected_rows
 from fedcollab.report.differences import (
     between_coalitions,
     label_rows,
@@ -15,6 +15,7 @@ from fedcollab.report.differences import (
     quantity_rows,
     spread_rows,
 )
+from fedcollab.report.measured import weight_picture
 from fedcollab.report.run import RunContents
 
 if TYPE_CHECKING:

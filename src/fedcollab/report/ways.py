@@ -1,4 +1,4 @@
-"""What the ways of training are called, decided in one place: "as advised" where the run's training follows its advice."""
+"""What the ways of training are called: "as advised" where the run's training in coalitions follows its advice."""
 
 from __future__ import annotations
 
