@@ -1,4 +1,4 @@
-"""An advice on the page and on the terminal: verdict, expected gains, what was tried, and what training is held against."""
+"""An advice on the page and on the terminal: verdict, expected gains, what was tried, what training may contradict."""
 
 from __future__ import annotations
 
@@ -158,8 +158,8 @@ def test_alone_has_no_chart_of_gains_and_no_weights(tmp_path: Path) -> None:
     ("fit", "words"),
     [
         ({"pairs": 0}, "could not be fitted"),
-        ({"a": 0.8, "b": 0.2, "C": 4.0, "explained": 0.4, "pairs": 9}, "C = a / b = 4 for this model and these data; it "
-         "explains 40 % of how gains differ"),
+        ({"a": 0.8, "b": 0.2, "C": 4.0, "explained": 0.4, "pairs": 9}, "C = a / b = 4 for this model and these data; "
+         "it explains 40 % of how gains differ"),
         ({"a": 0.8, "b": 0.0, "C": None, "explained": -0.1, "pairs": 9}, "distance does not matter, as far as could be "
          "measured, and there is no C; it explains nothing"),
         ({"a": 0.0, "b": 0.3, "C": None, "explained": 0.1, "pairs": 9}, "distance alone matters"),
