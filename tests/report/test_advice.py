@@ -111,8 +111,8 @@ def test_the_candidates_are_listed_and_the_advised_one_is_marked(advised: Path) 
     assert [row["label"] for row in rows if row["advised"]] == ["everyone, Ditto with an own intercept"]
     assert [row["remark"] for row in rows] == ["", "advised", "", "", "ended early: clearly behind"]
     assert rows[0]["loss"] == "–", "alone is what gains are against"
-    assert rows[2]["loss"] == "+0.050 in loss (80 % interval +0.024 to +0.076)"
-    assert rows[2]["accuracy"] == "+0.5 points (80 % interval +0.2 to +0.8)"
+    assert rows[2]["loss"] == "+0.050 (+0.024 to +0.076)"
+    assert rows[2]["accuracy"] == "+0.5 (+0.2 to +0.8)"
     assert (rows[2]["held_out"], rows[2]["rounds"]) == ("0.450", "4 to 6")
 
 

@@ -35,21 +35,26 @@ def known(gain: Expected) -> bool:
 
 
 def told(gain: Expected, metric: str) -> str:
-    """Return a gain and its interval as text, without the probability.
+    """Return a gain and its interval in brackets, for a table whose heading names the unit.
 
     Parameters
     ----------
     gain : Expected
         The gain.
     metric : str
-        "accuracy" (said in points) or "loss".
+        "accuracy" (in points) or "loss".
 
     Examples
     --------
     >>> told(Expected(0.031, 0.0168), "accuracy"), told(Expected(0.0, float("inf")), "loss")
-    ('+3.1 points (80 % interval +0.9 to +5.3)', 'not known')
+    ('+3.1 (+0.9 to +5.3)', 'not known')
     """
-    return gain_in_words(gain, metric).split(", probability")[0] if known(gain) else "not known"
+    if not known(gain):
+        return "not known"
+    words = gain_in_words(gain, metric).split(", probability")[0]
+    for part in (" points", " in loss", f"{100 * LEVEL:.0f} % interval "):
+        words = words.replace(part, "")
+    return words
 
 
 def client_sentence(advice: Advice, client: str) -> str:
