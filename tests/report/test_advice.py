@@ -64,6 +64,13 @@ def test_every_client_has_its_sentence(page: str) -> None:
     ) in plain(page)
 
 
+def test_what_the_bound_says_otherwise_is_said_as_its_word(page: str) -> None:
+    """The planted advice puts all together, though by the bound north would lower the total by leaving."""
+    said = plain(page)
+    assert "By the bound: More data saves it" in said
+    assert re.search(r"Training alone: 0\.\d+ lower in total\.", said)
+
+
 def test_gains_expected_and_measured_stand_side_by_side(advised: Path) -> None:
     run = read_run(advised)
     assert run.advice is not None

@@ -199,6 +199,8 @@ def _closest_words(choice: Choice | None, explanation: Explanation, objective: f
     added = extra(choice, explanation)
     own = choice.bound - explanation.now.bound
     share = more_in_words(added / objective) if objective else f"{figure(added)} more"
+    if added < -1e-9:  # only where measurements, not the bound, decided
+        return f"{place}: {figure(-added)} lower in total."
     if added <= 1e-9:
         return f"{place}: just as good in total."
     feels = "better" if own < 0 else "worse"
