@@ -48,7 +48,8 @@ def hospitals(tmp_path: Path) -> Path:
 
 
 def test_own_files_end_to_end(hospitals: Path, tmp_path: Path) -> None:
-    arguments = ("run", "--clients", hospitals, "--label", "outcome", "--rounds", "5", "--model", "logistic")
+    arguments = ("run", "--clients", hospitals, "--label", "outcome", "--rounds", "5", "--algorithm", "fedavg",
+                 "--model", "logistic")  # fmt: skip
     shown = fedcollab(*arguments, cwd=tmp_path)
     assert "coalitions" in shown.stdout
     run = tmp_path / "runs" / "hospitals"
@@ -74,6 +75,27 @@ def test_own_files_end_to_end(hospitals: Path, tmp_path: Path) -> None:
         assert sentence in (run / "report.html").read_text()
 
     fedcollab(*arguments[:-2], "--model", "mlp", cwd=tmp_path, code=2)
+
+
+def test_the_advice_is_a_stage_that_run_and_train_follow(hospitals: Path, tmp_path: Path) -> None:
+    source = ("--clients", hospitals, "--label", "outcome")
+    training = ("--rounds", "20", "--model", "logistic", "--lr", "0.3")
+    said = fedcollab("advise", *source, *training, "-o", "advised", cwd=tmp_path)
+    advice = json.loads((tmp_path / "advised" / "advice.json").read_text())
+    assert "Next:    fedcollab train --coalitions advised -o advised" in said.stdout
+    assert set(advice["gains"]) == {"north", "south", "east", "west"}
+    assert all(0 <= gain["probability"] <= 1 for gain in advice["gains"].values())
+    place = {name: number for number, members in enumerate(advice["coalitions"]) for name in members}
+    assert place["north"] != place["east"], "what means ill at one is healthy at the other"
+    again = json.loads(fedcollab("advise", *source, *training, "-o", "advised", "--json", cwd=tmp_path).stdout)
+    assert again["coalitions"] == advice["coalitions"]
+    fedcollab("train", *source, *training, "--coalitions", "advised", "-o", "advised", cwd=tmp_path)
+    trained = json.loads((tmp_path / "advised" / "training" / "coalitions" / "training.json").read_text())
+    assert trained["method"] == advice["algorithm"]
+    answer = json.loads(fedcollab("run", *source, *training, "--json", cwd=tmp_path).stdout)
+    assert answer["advice"]["coalitions"] == advice["coalitions"]
+    assert answer["coalitions"] == advice["coalitions"]
+    fedcollab("advise", *source, "--metric", "auc", "-o", "x", cwd=tmp_path, code=2)
 
 
 def test_one_stage_at_a_time(hospitals: Path, tmp_path: Path) -> None:

@@ -148,5 +148,6 @@ def test_the_command_line_and_train_have_the_same_defaults() -> None:
     declared = {key: each.default for key, each in inspect.signature(training.train).parameters.items()}
     for command in (("run",), ("train",)):
         options = {option.name: option.default for option in dict(commands())[command].params}
-        for key in ("algorithm", "model", "rounds", "lr", "batch_size", "local_epochs"):
+        assert options["algorithm"] in (None, click.core.UNSET)  # as advised
+        for key in ("model", "rounds", "lr", "batch_size", "local_epochs"):
             assert options[key] == declared[key] == getattr(defaults, key.upper()), (command, key)

@@ -391,7 +391,8 @@ class Fitted:
         if way not in WAYS:
             raise InputError(f"`way` (={way!r}) must be one of: {', '.join(WAYS)}")
         coalitions: Any = self.collaboration.coalitions if way == "coalitions" else way
-        advised = way == "coalitions" and algorithm is None and self.settings.C == "auto"
+        named = self.settings.model if model is None else model
+        advised = way == "coalitions" and algorithm is None and self.settings.C == "auto" and named != "auto"
         if advised:
             keys = inspect.signature(advice_of.advise).parameters
             coalitions = self.advise(model, **{key: value for key, value in options.items() if key in keys})
