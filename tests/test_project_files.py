@@ -18,6 +18,7 @@ SOURCE = ROOT / "src" / "fedcollab"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 #: extras that a folder of the source may rely on, beside what is always installed
 EXTRAS = {
+    "data": ("parquet",),
     "silo": ("privacy",),
     "encoders": ("encoders", "torchvision"),
     "flower": ("flower", "simulation"),
