@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[3]
 
 
-@pytest.mark.faults
+@pytest.mark.slow
 def test_three_kills(tmp_path: Path) -> None:
     """The full run is `python tools/kills.py`; see docs/reliability.md."""
     spec = importlib.util.spec_from_file_location("fedcollab_kills", ROOT / "tools" / "kills.py")
