@@ -86,7 +86,8 @@ def test_every_command_of_the_readme_works_without_data_sets(tmp_path: Path, mon
     joined = type_in(f"fedcollab join runs/hospitals --client new/west.csv {own} --quiet")
     assert "west" in joined
     (tmp_path / "new" / "west.csv").rename(tmp_path / "hospitals" / "west.csv")
-    type_in(f"fedcollab check runs/hospitals {own} --quiet")
+    checked = CliRunner().invoke(cli, shlex.split(f"check runs/hospitals {own} --quiet"))
+    assert checked.exit_code in (0, 3)  # 3: by the bound, regrouping is advised
     assert "south" in type_in(f"fedcollab leave runs/hospitals --client south {own} --quiet")
 
 
