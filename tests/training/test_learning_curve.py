@@ -158,5 +158,5 @@ def test_a_curve_reads_back_and_skips_clients_that_cannot_be_halved(tmp_path: Pa
     np.testing.assert_array_equal(alone_again.used["loss"], alone.used["loss"], "the clients are as they were")
     lines = [line for line in (tmp_path / "curve.json").read_text().splitlines() if "content_sha256" not in line]
     (tmp_path / "broken.json").write_text("\n".join(lines).replace('"loss"', '"los"'))
-    with pytest.raises(InputError, match="not a complete learning.curve"):
+    with pytest.raises(InputError, match="not a complete learning"):
         LearningCurve.load(tmp_path / "broken.json")
