@@ -273,7 +273,7 @@ def _advice(
     spent: Mapping[str, Any],
     separates: list[Mapping[str, Any]],
 ) -> Advice:
-    """Put the advice together."""
+    """Return the advice: candidates with their expected gains, the chosen one, and each client's gain by it."""
     ends = {"alone": paths[0][0].C, "together": paths[0][-1].C}
     candidates = [
         Candidate(
