@@ -140,7 +140,8 @@ def contradicted(tmp_path: Path) -> tuple[Any, Judgement, Path]:
     judgement = planted(CONTRADICTED)
     for way, result in judgement.results.items():
         result.save(tmp_path / "training" / way / "training.json")
-    return SimpleNamespace(distances=distances, collaboration=collaboration), judgement, tmp_path
+    settings = SimpleNamespace(run=None)
+    return SimpleNamespace(distances=distances, collaboration=collaboration, settings=settings), judgement, tmp_path
 
 
 def test_the_terminal_says_first_what_contradicts_the_answer(
