@@ -258,7 +258,8 @@ def _measure_alone(federation: Federation, steps: Steps, rounds: int) -> tuple[M
 def _mean(curves: Sequence[Floats]) -> Floats:
     """Return the mean of curves, as far as the shortest of them goes."""
     shortest = min(len(curve) for curve in curves)
-    return np.stack([curve[:shortest] for curve in curves]).mean(axis=0)
+    total: Floats = np.stack([curve[:shortest] for curve in curves]).sum(axis=0)
+    return total / len(curves)
 
 
 def _track(federation: Federation, plan: Plan, steps: Steps, position: int) -> Track:
