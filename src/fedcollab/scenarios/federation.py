@@ -14,6 +14,7 @@ import numpy as np
 
 from fedcollab.data.client import ClientData
 from fedcollab.errors import InputError, choose, number
+from fedcollab.scenarios.data import place
 from fedcollab.scenarios.data.federations import TABLES, find, read_table, tables_here
 from fedcollab.scenarios.hospitals import heart_clients
 from fedcollab.scenarios.scenario import Scenario
@@ -43,7 +44,8 @@ def federation_names() -> list[str]:
     list of str
         Names that `federation_clients` takes.
     """
-    return ["heart", *(name for name in tables_here() if name != "heart")]
+    hospitals = ["heart"] if place("heart") else []
+    return [*hospitals, *(name for name in tables_here() if name != "heart")]
 
 
 def read_federation(name: str) -> Tables:
