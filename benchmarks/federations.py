@@ -1,9 +1,9 @@
 """Real federations for the benchmarks: tables with natural clients, in splits that every benchmark shares.
 
 The folder FEDCOLLAB_DATA/federations/NAME/CLIENT.csv holds features and a text column `label` (`fedcollab data get
-federations`). Splits are those of `fedcollab.scenarios.federation_clients`: at most 20 clients, of each 70 % of its rows
-for training (at most 400) and the rest for testing (at most 1,000). The four heart hospitals are the seventeenth. Five
-were looked at only after every choice was made (`ASIDE`).
+federations`). Splits are those of `fedcollab.scenarios.federation_clients`: at most 20 clients, of each 70 % of its
+rows for training (at most 400) and the rest for testing (at most 1,000). The four heart hospitals are the seventeenth.
+Five were looked at only after every choice was made (`ASIDE`).
 """
 
 from __future__ import annotations

@@ -81,7 +81,8 @@ def path(name: str | None, as_json: bool) -> None:
 def _described(name: str) -> dict[str, Any]:
     """Return what is known about a data set and where it is on this machine."""
     tables = scenarios.data.TABLES
-    known = choose("name", name, {**scenarios.data.DATA_SETS, **tables, "federations": None})
+    every: dict[str, Any] = {**scenarios.data.DATA_SETS, **tables, "federations": None}
+    known = choose("name", name, every)
     found = scenarios.data.place(name)
     where = {
         "present": found is not None,
@@ -93,9 +94,9 @@ def _described(name: str) -> dict[str, Any]:
         content = f"{len(tables)} real federations, {here} of them here"
         return {"name": name, "title": "Real federations", "content": content, **where}
     told = {"name": name, "content": known.content, **where, "licence": known.licence, "citation": known.citation}
-    if name in tables:
-        return told | {"source": known.source, "client": known.client, "label": known.label}
-    return told | {"title": known.title}
+    if isinstance(known, scenarios.data.DataSet):
+        return told | {"title": known.title}
+    return told | {"source": known.source, "client": known.client, "label": known.label}
 
 
 def _inside_sklearn() -> Path:

@@ -44,6 +44,8 @@ PAPER_C = 10.0
 PAPER = {"paper-published": "published", "paper-cross": "cross", "paper-hypothesis": "hypothesis"}
 #: clustered methods, and how many clusters they are told to make (fewer where there are fewer clients)
 CLUSTERED = {"ifca": 4, "fedcluster": 4}
+#: rounds and step of the clustered methods while they look for clusters: the defaults of `train`
+ROUNDS, LR = 100, 0.1
 PROCEDURES = ("own-weights", *PAPER, *CLUSTERED)
 #: left out while the rules and defaults of the advice were chosen
 ASIDE = ("exam_schools", "flights_carriers", "fries_raters", "loans_states", "support_disease")
@@ -147,8 +149,8 @@ def procedure_cell(name: str, split: int, model: str, policy: str) -> Result:
     Returns
     -------
     dict
-        Names of the clients, coalitions by size, loss and accuracy of each client, measured gains over training alone with standard errors,
-        and the CPU seconds it took beside training alone.
+        Names of the clients, coalitions by size, loss and accuracy of each client, measured gains over training alone
+        with standard errors, and the CPU seconds it took beside training alone.
     """
     warnings.simplefilter("ignore", FedcollabWarning)
     choose("policy", policy, dict.fromkeys(PROCEDURES))
@@ -163,7 +165,10 @@ def procedure_cell(name: str, split: int, model: str, policy: str) -> Result:
         who = solve(measured_distances(name, split, PAPER[policy]), C=PAPER_C).coalitions
     else:
         count = min(CLUSTERED[policy], len(clients))
-        who = baselines.run(policy, clients, count, model=model, evaluate_every=None, seed=split, **SETTINGS).coalitions
+        clustered = baselines.run(
+            policy, clients, count, model=model, rounds=ROUNDS, lr=LR, evaluate_every=None, seed=split
+        )
+        who = clustered.coalitions
     how = "own-weights" if policy == "own-weights" else "fedavg"
     result = train(clients, who, how, model, evaluate_every=None, seed=split, **options)
     seconds = time.process_time() - started
@@ -179,10 +184,6 @@ def procedure_cell(name: str, split: int, model: str, policy: str) -> Result:
         "stderr": {"loss": rounded(loss.stderr), "accuracy": rounded(accuracy.stderr)},
         "cpu": round(seconds, 2),
     }
-
-
-#: rounds and step of the clustered methods while they look for clusters: the defaults of `train`
-SETTINGS = {"rounds": 100, "lr": 0.1}
 
 
 @lru_cache(maxsize=1)

@@ -1,11 +1,11 @@
 """What the cells of the study of real federations say: one value a model, with every figure that pages show.
 
-    oracle      for each federation the fixed policy with the lowest loss on the *other* splits
-    captured    (advice - alone) / (oracle - alone), ratio of means over federations and splits
-    harmed      clients (paired on the same test rows, pooled over splits, at least 30 test rows in all) that are worse
-                than alone by more than two standard errors; chance alone gives 2.3 %
-    sign        of the clients whose true gain is beyond two standard errors, those whose predicted gain has its sign
-    coverage    80 % predictive intervals: the expected gain's error and the noise of the test rows
+oracle      for each federation the fixed policy with the lowest loss on the *other* splits
+captured    (advice - alone) / (oracle - alone), ratio of means over federations and splits
+harmed      clients (paired on the same test rows, pooled over splits, at least 30 test rows in all) that are worse
+            than alone by more than two standard errors; chance alone gives 2.3 %
+sign        of the clients whose true gain is beyond two standard errors, those whose predicted gain has its sign
+coverage    80 % predictive intervals: the expected gain's error and the noise of the test rows
 """
 
 from __future__ import annotations

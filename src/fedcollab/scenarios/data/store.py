@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 from fedcollab.errors import InputError, choose
 from fedcollab.files import cache_folder, own_folder, read_json, write_json
 from fedcollab.progress import Progress, bar
+from fedcollab.scenarios.data import federations
 from fedcollab.scenarios.data.base import Arrays, DataSet, Images, Say, silent
 from fedcollab.scenarios.data.cifar10 import CIFAR_10
 from fedcollab.scenarios.data.cifar100 import CIFAR_100
 from fedcollab.scenarios.data.digits import DIGITS
-from fedcollab.scenarios.data import federations
 from fedcollab.scenarios.data.fashion_mnist import FASHION_MNIST
 from fedcollab.scenarios.data.fetch import SourceError
 from fedcollab.scenarios.data.heart import HEART

@@ -50,7 +50,9 @@ def prepare(rule: Callable[[Frames], pd.DataFrame], frames: Frames, rows: int = 
     parts = {client: table.loc[table["client"] == client, [*columns, "label"]] for client in sorted(kept)}
     draw = np.random.RandomState(0)  # one for all clients, in the order of their names
     return {
-        client: (part if len(part) <= rows else part.sample(rows, random_state=draw).sort_index()).reset_index(drop=True)
+        client: (part if len(part) <= rows else part.sample(rows, random_state=draw).sort_index()).reset_index(
+            drop=True
+        )
         for client, part in parts.items()
     }
 
@@ -99,7 +101,9 @@ def epa_makers(frames: Frames) -> pd.DataFrame:
         ["model_yr", "engine_displacement", "no_cylinders", "air_aspir", "transmission", "no_gears", "trans_lockup",
          "drive_sys", "fuel_usage", "class"]
     ]  # fmt: skip
-    return features.assign(label=_above(table["comb_mpg"]), client=names)[table["no_cylinders"].notna()].drop_duplicates()
+    return features.assign(label=_above(table["comb_mpg"]), client=names)[
+        table["no_cylinders"].notna()
+    ].drop_duplicates()
 
 
 def exam_schools(frames: Frames) -> pd.DataFrame:
@@ -125,7 +129,7 @@ def flights_carriers(frames: Frames) -> pd.DataFrame:
 
 
 def fries_raters(frames: Frames) -> pd.DataFrame:
-    """Client: the rater; label: rancid flavour above the median of all tastings; where it is missing they are left out."""
+    """Client: the rater; label: rancid flavour above the median of all tastings; missing ones are left out."""
     table = frames["french_fries"]
     table = table.dropna(subset=["rancid"])
     features = table[["time", "treatment", "potato", "buttery", "grassy", "painty"]]

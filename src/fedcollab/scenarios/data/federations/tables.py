@@ -1,4 +1,4 @@
-"""The tables of real federations: declared in declared.toml, looked for in folders, checked, made from what is published.
+"""The tables of real federations: declared in declared.toml, looked for, checked, made from what is published.
 
 A federation lies in a folder NAME with one file CLIENT.csv for each client: features, and a text column `label`.
 Looked for in this order: FEDCOLLAB_DATA/federations, then the cache. `get` makes the cached ones from the CSV files of
@@ -112,9 +112,10 @@ class Table:
 def _declared() -> dict[str, Table]:
     """Read the declarations."""
     text = resources.files(__package__).joinpath("declared.toml").read_text(encoding="utf-8")
+    entries: dict[str, dict[str, Any]] = tomllib.loads(text)
     return {
-        name: Table(name, **{key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()})
-        for name, entry in tomllib.loads(text).items()
+        name: Table(name, **{**entry, "rows": tuple(entry["rows"]), "files": tuple(entry.get("files", ()))})
+        for name, entry in entries.items()
     }
 
 
