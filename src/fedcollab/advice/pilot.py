@@ -55,6 +55,8 @@ class Measured:
         For each client that could be measured, what `training.folds.COLUMNS` names.
     dropped : bool
         Whether it was ended early, because it was clearly behind.
+    fewer : dict of arrays
+        Of training alone: the same as `table` with half as many rows to train on.
     """
 
     plan: Plan
@@ -62,6 +64,7 @@ class Measured:
     means: tuple[bool, ...]
     table: dict[str, Floats]
     dropped: bool = False
+    fewer: dict[str, Floats] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,11 +225,13 @@ def _measure_alone(federation: Federation, steps: Steps, rounds: int) -> tuple[M
         "folds": FOLDS,
         "w": session.initial.numpy(),
         "training": "advice alone",
+        "fewer": True,
     }
     answers = federation.call(train_alone, dict.fromkeys(asked(session), message), partial=True)
     curves = {name: answer["held_out"] for name, answer in answers.items() if "unfit" not in answer}
     plan = Plan("alone", [[name] for name in federation.names], "fedavg")
-    found = _chosen(plan, curves, session, rounds)
+    fewer = _chosen(plan, {name: answers[name]["fewer"] for name in curves}, session, rounds)
+    found = replace(_chosen(plan, curves, session, rounds), fewer=fewer.table)
     reference = {
         name: (found.rounds[k], 0 if found.means[k] else curves[name].shape[1] - 1)
         for name, k in session.assignment.items()

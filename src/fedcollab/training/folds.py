@@ -154,6 +154,8 @@ class AloneMessage(TypedDict):
         The flat weights to start from.
     training : str
         Which training this is (see `checkpoint.identity`).
+    fewer : bool, optional
+        Whether to train models on half of each part too, which tells what more rows are worth.
     """
 
     setting: str
@@ -161,6 +163,7 @@ class AloneMessage(TypedDict):
     folds: Positive
     w: Annotated[NDArray[np.float32], Sides("P")]
     training: str
+    fewer: NotRequired[bool]
 
 
 class AloneReply(TypedDict):
@@ -170,11 +173,14 @@ class AloneReply(TypedDict):
     ----------
     held_out : array
         After 0, 1, 2, ... rounds, up to the last one whose weights are finite: rows and columns as in `FoldsReply`.
+    fewer : array, optional
+        The same of the models that were trained on half of each part.
     unfit : str, optional
         Why the client's rows cannot be cut into folds; then nothing was trained.
     """
 
     held_out: Annotated[NDArray[np.float64], Sides("_", "_", len(COLUMNS), nan=True)]
+    fewer: NotRequired[Annotated[NDArray[np.float64], Sides("_", "_", len(COLUMNS), nan=True)]]
     unfit: NotRequired[str]
 
 
@@ -279,6 +285,9 @@ def train_alone_stacked(messages: Mapping[str, Any], silos: Mapping[str, Silo]) 
         if unfit:
             replies[name] = {"held_out": np.full((1, 1, len(COLUMNS)), np.nan), "unfit": unfit}
         else:
+            if message.get("fewer"):
+                draw = seeds.generator(setting.seed, "fewer rows", silos[name].secret)
+                parts = [*parts, *(_halved(part, draw) for part in parts)]
             w = tensor_of(message["w"], silos[name].device)
             tracks[name] = _Alone(message["rounds"], parts, [w] * len(parts), [None] * len(parts))
     number = 0
@@ -292,14 +301,24 @@ def train_alone_stacked(messages: Mapping[str, Any], silos: Mapping[str, Silo]) 
         if track.error:
             replies[name] = {"error": track.error}
             continue
-        outcomes = [joined(kinds) for kinds in track.outcomes]
+        folds = messages[name]["folds"]
+        outcomes = [joined([parts[:folds] for parts in kinds]) for kinds in track.outcomes]
         silos[name].state[ALONE] = {
             "training": messages[name]["training"],
             "loss": np.stack([[kind.loss for kind in kinds] for kinds in outcomes]).astype(np.float32),
             "right": np.stack([[kind.right for kind in kinds] for kinds in outcomes]).astype(np.uint8),
         }
         replies[name] = {"held_out": np.stack([[_columns(kind, None) for kind in kinds] for kinds in outcomes])}
+        if messages[name].get("fewer"):
+            fewer = [joined([parts[folds:] for parts in kinds]) for kinds in track.outcomes]
+            replies[name]["fewer"] = np.stack([[_columns(kind, None) for kind in kinds] for kinds in fewer])
     return gather(messages, [replies])
+
+
+def _halved(part: Part, draw: np.random.Generator) -> Part:
+    """Return a part with half of its training rows (at least one), labels spread as evenly as it goes."""
+    kept = torch.from_numpy(fold_of(part.y.cpu().numpy(), 2, draw) == 0).to(part.y.device)
+    return replace(part, x=part.x[kept], y=part.y[kept]) if kept.any() else part
 
 
 @action(
