@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +83,7 @@ def write_docs(workspace: Workspace, folder: Path, docs: Path, pages: Sequence[E
 
 
 def _renew_page(workspace: Workspace, folder: Path, docs: Path, experiment: Experiment) -> Path:
-    """Renew the page of one experiment, and what the README beside the folder of pages shows of it."""
+    """Renew the page of one experiment, and what other pages show of it."""
     page = docs / experiment.page
     if not experiment.page or not page.exists():
         raise InputError(f"`--write-docs` (='{docs}') has no page of {experiment.name}; without names all are written")
@@ -93,27 +93,26 @@ def _renew_page(workspace: Workspace, folder: Path, docs: Path, experiment: Expe
             f"`{folder}` has no complete cells of {experiment.name}: run `fedcollab reproduce {experiment.name}`"
         )
     made.save(experiment.name, folder, experiment.title)
-    for target in (page, docs.resolve().parent / "README.md"):
-        if target.exists():
-            renew(target, made, experiment.ran(workspace))
+    tables = {table.key: table.markdown() for table in made.tables}
+    renew(page, {"ran": experiment.ran(workspace) + "\n", **tables, **made.blocks})
+    for other in experiment.shown_in:
+        if (docs.resolve() / other).exists():
+            renew(docs.resolve() / other, made.blocks)
     return page
 
 
-def renew(page: Path, made: Output, ran: str) -> None:
-    """Renew the tables of a page written by hand.
+def renew(page: Path, blocks: Mapping[str, str]) -> None:
+    """Renew parts of a page written by hand.
 
     Parameters
     ----------
     page : Path
-        The page. Each table stands between `<!-- KEY: begin -->` and `<!-- KEY: end -->`.
-    made : Output
-        The tables, and texts by key.
-    ran : str
-        What stands between the marks of the key `ran`: when and where the cells were computed.
+        The page. Each part stands between `<!-- KEY: begin -->` and `<!-- KEY: end -->`.
+    blocks : mapping of str
+        The texts by key; keys that the page does not have are left out.
     """
     text = page.read_text(encoding="utf-8")
-    tables = {table.key: table.markdown() for table in made.tables}
-    for key, block in {"ran": ran + "\n", **tables, **made.blocks}.items():
+    for key, block in blocks.items():
         first, last = f"<!-- {key}: begin -->\n", f"<!-- {key}: end -->"
         before, mark, rest = text.partition(first)
         _, end, after = rest.partition(last)

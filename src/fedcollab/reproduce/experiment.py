@@ -32,6 +32,8 @@ class Experiment:
         Those it can be run on.
     page : str
         The page in docs/ that shows it, where it has one of its own.
+    shown_in : tuple of str
+        Other pages that show parts of it, as paths from docs/.
     """
 
     name: ClassVar[str]
@@ -40,6 +42,7 @@ class Experiment:
     time: ClassVar[str]
     scenarios: ClassVar[tuple[str, ...]] = SCENARIOS
     page: ClassVar[str] = ""
+    shown_in: ClassVar[tuple[str, ...]] = ()
 
     def cells(self, workspace: Workspace) -> Iterator[Cell]:
         """Yield the cells that it needs, as far as they can be named yet."""

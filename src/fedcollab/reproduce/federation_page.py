@@ -16,7 +16,16 @@ import numpy as np
 
 from fedcollab.reproduce.federation_cells import ASIDE, POLICIES, PROCEDURES, Key, Result
 from fedcollab.reproduce.federation_pictures import MODELS as TITLES
-from fedcollab.reproduce.federation_study import CHANCE, Line, Study, mean_row, means_of, pooled_clients, table_rows
+from fedcollab.reproduce.federation_study import (
+    CHANCE,
+    Line,
+    Study,
+    federation_stderr,
+    mean_row,
+    means_of,
+    pooled_clients,
+    table_rows,
+)
 from fedcollab.reproduce.output import Row, Table
 
 #: a loss so much higher than the oracle's counts as wrong
@@ -70,7 +79,21 @@ class Page:
     def blocks(self) -> dict[str, str]:
         """Return the texts between the marks of the page and of the README."""
         short = "\n".join(f"- {line}" for line in self.short())
-        return {"short": short + "\n", "wrong": self.wrong(), "readme": self.readme()}
+        return {"short": short + "\n", "wrong": self.wrong(), "readme": self.readme(), "heart-advice": self.heart()}
+
+    def heart(self) -> str:
+        """Return what was advised to the four hospitals, split by split, and what it gave."""
+        rows: list[Row] = []
+        for study in self.studies:
+            for split in range(study.splits):
+                cell = self.advice.get(("heart", split, study.model))
+                if cell is not None:
+                    told = float(np.mean([mean for mean, _ in cell["expected"]["loss"]]))
+                    gain = float(np.mean(cell["gain"]["loss"]))
+                    row = (TITLES[study.model], split, cell["verdict"], cell["advised"], f"{told:+.3f}")
+                    rows.append((*row, f"{gain:+.3f} ± {federation_stderr([cell]):.3f}"))
+        heads = ("model", "split", "verdict", "advised", "expected gain", "measured gain")
+        return Table("The advice to the four hospitals; gains in log loss over alone", heads, rows).markdown()
 
     def short(self) -> list[str]:
         """Return the short answer: two sentences or three a model."""
@@ -90,9 +113,9 @@ class Page:
             lines.append(
                 f"**Who was harmed.** {_share(len(study.harmed), study)} of {len(study.clients)} clients (30 test rows "
                 f"or more), by more than two standard errors; chance alone gives {CHANCE:.1f} %. Federations worse "
-                f"than alone by more than two: {', '.join(study.worse) or 'none'}. **Was it told before?** Where a client "
-                f"clearly gained or lost, the sign was predicted for {_percent(right, clear)} of {clear}; the 80 % "
-                f"intervals cover {_covered(study, 'loss')} of gains in loss and {_covered(study, 'accuracy')} in "
+                f"than alone by more than two: {', '.join(study.worse) or 'none'}. **Was it told before?** Where a "
+                f"client clearly gained or lost, the sign was predicted for {_percent(right, clear)} of {clear}; the "
+                f"80 % intervals cover {_covered(study, 'loss')} of gains in loss and {_covered(study, 'accuracy')} in "
                 f"accuracy. The advice cost {study.cost:.1f} trainings of everyone alone."
             )
         return lines
@@ -232,9 +255,10 @@ class Page:
             values = [study.means[key] for key in ("alone", "everyone", "advice")]
             cells = [f"{value[0]:.3f} / {100 * value[1]:.1f} %" for value in values]
             right, clear = study.signs
+            hindsight = " (an oracle in hindsight)" if study.splits == 1 else ""
             lines.append(
-                f"| {TITLES[study.model]} ({study.splits}) | {' | '.join(cells)} | {study.captured[0]:.0f} % | "
-                f"{_share(len(study.harmed), study)} (chance {CHANCE:.1f} %) | {_percent(right, clear)} |"
+                f"| {TITLES[study.model]} ({study.splits}) | {' | '.join(cells)} | {study.captured[0]:.0f} %"
+                f"{hindsight} | {_share(len(study.harmed), study)} (chance {CHANCE:.1f} %) | {_percent(right, clear)} |"
             )
         return "\n".join(lines) + "\n"
 

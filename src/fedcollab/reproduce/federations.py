@@ -70,6 +70,7 @@ class Federations(Experiment):
     time = "a day"
     scenarios = ("federations",)
     page = "federations.md"
+    shown_in = ("../README.md", "heart.md")
 
     def compute(self, workspace: Workspace, *, jobs: int, fresh: bool, progress: Progress, say: Any) -> None:
         """Compute the cells that are wanted and not there, split by split.
