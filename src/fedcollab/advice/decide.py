@@ -7,7 +7,8 @@ standard error e_pi. Four things stand between g_pi and the gain that the client
                     is measured too, with a quarter of the rows: G = g - CATCH_UP (mean loss with a quarter - with half)
     the proposal    partitions and own weights were proposed from distances that had seen the rows that judge them:
                     their gain beyond the best plan with everyone (or alone) is lowered by OPTIMISM, then drawn to
-                    PROPOSED, what such plans are worth on real federations (trust: S^2 / (S^2 + OPTIMISM_SPREAD^2))
+                    PROPOSED, what such plans are worth on real federations; the noisier that gain, the more
+                    (trust: SPREAD^2 / (SPREAD^2 + OPTIMISM_SPREAD^2 + its variance over the clients))
     noise           of rows (e_pi) and of training (INFLATION e_pi), while gains vary between clients (T^2)
     the choice      the best of several candidates looks better than it is: CATCH_UP covers that too
 
@@ -200,15 +201,18 @@ def _estimate(
 def _lowered(measured: Sequence[Measured], loss: Sequence[Estimate], alone: Measured) -> list[Estimate]:
     """Return the estimates with those of proposed plans lowered by what such plans look better by than they are."""
     scale = _loss_alone(alone)
-    plain = [each.mean.mean for each, m in zip(loss, measured, strict=True) if m.plan.kind in ("alone", "together")]
-    best = max(plain)
-    trust = SPREAD**2 / (SPREAD**2 + OPTIMISM_SPREAD**2)
+    plain = [k for k, one in enumerate(measured) if one.plan.kind in ("alone", "together")]
+    best = max(plain, key=lambda k: loss[k].mean.mean)
     lowered = []
     for each, one in zip(loss, measured, strict=True):
-        beyond = each.mean.mean - best
+        beyond = each.mean.mean - loss[best].mean.mean
         if one.plan.kind not in ("coalitions", "own weights"):
             lowered.append(each)
             continue
+        known = [name for name in one.table if name in measured[best].table]
+        changes = np.array([measured[best].table[name][0] - one.table[name][0] for name in known])
+        noise = float(changes.var(ddof=1)) / len(known) / scale**2 if len(known) > 1 else 0.0
+        trust = SPREAD**2 / (SPREAD**2 + OPTIMISM_SPREAD**2 + noise)
         true = PROPOSED * scale * (1 - trust) + trust * (beyond - OPTIMISM * scale)
         shift = min(0.0, true - beyond) if beyond > 0 else min(0.0, PROPOSED * scale * (1 - trust))
         lowered.append(
