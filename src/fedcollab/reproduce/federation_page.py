@@ -79,7 +79,8 @@ class Page:
     def blocks(self) -> dict[str, str]:
         """Return the texts between the marks of the page and of the README."""
         short = "\n".join(f"- {line}" for line in self.short())
-        return {"short": short + "\n", "wrong": self.wrong(), "readme": self.readme(), "heart-advice": self.heart()}
+        made = {"short": short + "\n", "wrong": self.wrong(), "readme": self.readme()}
+        return made | ({"heart-advice": self.heart()} if any(key[0] == "heart" for key in self.advice) else {})
 
     def heart(self) -> str:
         """Return what was advised to the four hospitals, split by split, and what it gave."""

@@ -315,7 +315,7 @@ def _folders() -> tuple[Path, Path]:
 def _expected(table: Table) -> str:
     """Return the files that a federation can be made from, as text."""
     names = ", ".join(f"{file.partition('/')[2]}.csv" for file in table.files)
-    return f"{names} ({table.source}), or the prepared {table.name}/CLIENT.csv,"
+    return f"{names} ({table.source}), or the prepared {table.name}/CLIENT.csv"
 
 
 def _only_prepared(table: Table) -> Any:
