@@ -110,7 +110,7 @@ class Table:
 
 
 def _declared() -> dict[str, Table]:
-    """Read the declarations."""
+    """Return the tables that declared.toml describes, by name: source, rule, licence, sizes, digest."""
     text = resources.files(__package__).joinpath("declared.toml").read_text(encoding="utf-8")
     entries: dict[str, dict[str, Any]] = tomllib.loads(text)
     return {
