@@ -53,8 +53,10 @@ def test_the_update_of_one_declared_gone_stays_under_its_own_mask() -> None:
         assert seed == keys.round_seed(bytes(pair), circle.context())  # it really has the masks of the pairs
         member.add_mask(seen, seed, -1 if name > "e" else 1)
     left = seen[:size] / 2**32
-    assert abs(np.corrcoef(left, circle.updates["e"])[0, 1]) < 4 / np.sqrt(size)
-    assert abs(np.corrcoef(to_numbers(seen[:size]), circle.updates["e"])[0, 1]) < 4 / np.sqrt(size)
+    # Keys are drawn anew in every run: six standard deviations are passed by chance once in 500 million runs. Without
+    # the mask the correlation is 1.
+    assert abs(np.corrcoef(left, circle.updates["e"])[0, 1]) < 6 / np.sqrt(size)
+    assert abs(np.corrcoef(to_numbers(seen[:size]), circle.updates["e"])[0, 1]) < 6 / np.sqrt(size)
 
 
 def test_too_few_left_and_strangers_are_refused() -> None:
