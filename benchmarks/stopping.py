@@ -60,6 +60,24 @@ def cell(name: str, split: int, model: str, policy: str) -> dict[str, Any]:
     }
 
 
+def against_the_last(cells: dict[Any, Any], wanted: list[str]) -> None:
+    """Print where the choice is less accurate than the last round by more than .3 points, and how sure that is.
+
+    The standard error is over splits, of the difference that each split gives.
+    """
+    print("\nLess accurate than 100 rounds by more than .3 points (difference ± standard error over splits):")
+    for model in MODELS:
+        for policy in POLICIES:
+            told = []
+            for name in wanted:
+                values = [value for (n, _, m, p), value in cells.items() if (n, m, p) == (name, model, policy)]
+                change = 100 * np.array([v["chosen"][1] - v["fixed"][str(FIXED[-1])][1] for v in values])
+                if change.mean() < -0.3:
+                    error = change.std(ddof=1) / np.sqrt(len(change)) if len(change) > 1 else np.nan
+                    told.append(f"{name} {change.mean():+.1f} ± {error:.1f}")
+            print(f"- {model}, {policy}: {', '.join(told) or 'none'}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--splits", type=int, default=5)
@@ -93,6 +111,7 @@ def main() -> None:
             print(f"| {model} | {policy} | " + " | ".join(f"{c[0]:.4f} / {100 * c[1]:.2f}" for c in columns)
                   + f" | {each:.4f} | **{total[0]:.4f} / {100 * total[1]:.2f}** | {rounds:.0f} "
                   f"| {worst[0]:+.2f} ({worst[1]}) |")  # fmt: skip
+    against_the_last(cells, wanted)
     ratio = sum(v["cost"][1] for v in cells.values()) / sum(v["cost"][0] for v in cells.values())
     print(f"\nTime with the choice, against training to the last round: {ratio:.2f} times.")
 
