@@ -157,12 +157,15 @@ def equivalent_words(factor: float, low: float, high: float, rows: float) -> str
     --------
     >>> equivalent_words(1.8, 1.4, 3.1, 220)
     'in log loss as if each client trained alone with about 1.8 times its rows (90 % ... 176 more for a client of 220).'
+    >>> equivalent_words(0.001, 0.0, 0.4, 220)
+    'in log loss as if each client trained alone with less than 1/... of its rows (90 % ... to say more).'
     """
     ends = f"{times(low)} or more" if math.isinf(high) else f"{times(low)} to {times(high)}"
     change = f"{figure(round(abs(factor - 1) * rows))} {'more' if factor > 1 else 'fewer'} for a client of {rows:,.0f}"
     about = f"{'' if factor > 1 else 'only '}about {times(factor)} times its rows"
-    if factor > MOST_TIMES:
-        change, about = "too far from what was measured to say more", f"more than {MOST_TIMES} times its rows"
+    if factor > MOST_TIMES or factor * MOST_TIMES < 1:
+        change = "too far from what was measured to say more"
+        about = f"more than {MOST_TIMES} times its rows" if factor > 1 else f"less than 1/{MOST_TIMES} of its rows"
     return f"in log loss as if each client trained alone with {about} ({100 * LEVEL:.0f} % interval {ends}; {change})."
 
 
