@@ -10,11 +10,15 @@ import pytest
 
 from fedcollab.advice.candidates import Plan
 from fedcollab.advice.decide import CATCH_UP, decide
-from fedcollab.advice.fit import fit_bound
+from fedcollab.advice.fit import BoundFit, fit_bound
 from fedcollab.advice.pilot import Measured, clearly_behind
 from fedcollab.advice.proxy import FOLDS, STRENGTHS, Sums, coalition_weights
+from fedcollab.advice.result import Advice, Candidate, Expected, Gain
 from fedcollab.advice.sums import folds_of, ridge_sums
+from fedcollab.coalitions import place, solve
 from fedcollab.data import ClientData
+from fedcollab.distances import Distances
+from fedcollab.errors import InputError
 from fedcollab.federation import federate
 
 Make = Callable[..., list[ClientData]]
@@ -98,6 +102,39 @@ def test_noise_in_the_distances_is_allowed_for() -> None:
     mended = fit_bound(gains, more, seen, np.full(2000, 1e-4), np.full(2000, 0.01))
     assert plain.b < 0.45
     assert abs(mended.b - 0.5) < abs(plain.b - 0.5)
+
+
+def test_the_fit_tells_of_coalitions_that_were_not_tried() -> None:
+    """Three clients of 100 rows: two together halve the variance, 1/10 - 1/sqrt(200), and are .2 / 2 apart."""
+    fit = BoundFit(a=2.0, b=0.5, explained=0.4, pairs=9)
+    distances = Distances(0.2 * (1 - np.eye(3)), tuple("abc"), np.full(3, 100), method="given")
+    pair = 2.0 * (0.1 - 200**-0.5) - 0.5 * 0.1
+    advice = replace(_unmeasured(tuple("abc")), fit=fit.as_dict())
+    assert advice.bound == fit
+    assert advice.predict(distances, [["c"], ["b", "a"]]) == pytest.approx({"a": pair, "b": pair, "c": 0.0})
+    with pytest.raises(InputError, match="every client of `distances` once"):
+        advice.predict(distances, [["a", "b"], ["b", "c"]])
+    for fitted in (BoundFit.from_dict({}), fit_bound(*np.empty((4, 0)))):
+        assert fitted == BoundFit(0.0, 0.0, 0.0, 0)
+        assert not fitted.tells
+
+
+def test_a_newcomers_gain_is_that_of_the_coalition_with_it() -> None:
+    """Placed with c, 50 rows beside 100: as if the fit were asked about the coalition of both."""
+    matrix = np.array([[0, 0.1, 0.9], [0.1, 0, 0.9], [0.9, 0.9, 0]])
+    placement = place(solve(matrix, [100, 100, 100], C=5), [0.9, 0.8, 0.05], 50)
+    fit = BoundFit(a=2.0, b=0.5, explained=0.4, pairs=9)
+    both = fit.partition_gain(np.array([0, 0]), np.array([[0, 0.05], [0.05, 0]]), np.array([100.0, 50.0]))
+    assert placement.gain(fit.a, fit.b) == pytest.approx(both[1])
+    assert place(solve(matrix, [100, 100, 100], C=5), [1.0, 1.0, 1.0], 5000).gain(fit.a, fit.b) == 0
+
+
+def _unmeasured(names: tuple[str, ...]) -> Advice:
+    """Return an advice to stay alone that nobody measured."""
+    none, groups = Expected(0.0, 0.0), [[name] for name in names]
+    alone = Candidate("alone", "alone", "fedavg", {}, (), groups, None, none, none, {}, [1] * len(names), [])
+    gains = {name: Gain(0.0, 0.0, none, none) for name in names}
+    return Advice(names, np.ones(len(names)), "alone", 0, groups, np.eye(len(names)), 1.0, [alone], gains, none)
 
 
 def measured(kind: str, algorithm: str, losses: list[float], error: float = 0.01, dropped: bool = False) -> Measured:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from fedcollab.advice.fit import BoundFit
 from fedcollab.coalitions import objective, solve
 from fedcollab.report import slider as module
 from fedcollab.report.answer import answer
@@ -55,6 +56,24 @@ def test_of_too_many_segments_the_widest_are_kept(run, monkeypatch):
     assert shown["left_out"] == len(run.path) - len(shown["segments"]) == len(run.path) - 3
     kept = [s["words"] for s in shown["segments"]]
     assert {whole["segments"][i]["words"] for i in (0, -1, whole["suggested"])} <= set(kept)
+
+
+def test_the_fitted_bound_gives_every_segment_its_gain(run):
+    quantities = run.distances.quantities.astype(float)
+    fit = BoundFit(a=2.0, b=0.5, explained=0.4, pairs=9)
+    shown = slider(run.distances, run.path, run.collaboration, fit)
+    for segment in shown["segments"]:
+        labels = np.array(segment["labels"])
+        mass = np.bincount(labels, weights=quantities)[labels]
+        little = (2.0 / np.sqrt(quantities) - 2.0 / np.sqrt(mass)).mean()
+        unlike = 0.5 * np.mean(segment["shift"]) / module.DIGITS
+        assert segment["gain"] == pytest.approx(little - unlike, abs=2e-4)
+    everyone = 2.0 / np.sqrt(quantities) - 2.0 / np.sqrt(quantities.sum())
+    unlike = 0.5 * np.mean(shown["everyone"]) / module.DIGITS
+    assert shown["everyone_gain"] == pytest.approx(everyone.mean() - unlike, abs=2e-4)
+    poor = slider(run.distances, run.path, run.collaboration, replace(fit, explained=0.05))
+    assert poor["everyone_gain"] is None
+    assert {segment["gain"] for segment in poor["segments"]} == {None}
 
 
 def test_a_matrix_is_packed_as_its_upper_triangle():

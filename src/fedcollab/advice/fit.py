@@ -16,6 +16,7 @@ C = a / b is the C of the bound for this model and these data.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+
+#: the share of the variance of measured gains from which on the fit's predictions are worth telling
+ENOUGH = 0.1
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,11 @@ class BoundFit:
         """a / b, the C of the bound for this model and these data; None where distance costs nothing."""
         return self.a / self.b if self.a > 0 and self.b > 0 else None
 
+    @property
+    def tells(self) -> bool:
+        """Whether it explains enough of how gains differ (`ENOUGH`) for its predictions to be told."""
+        return self.explained >= ENOUGH
+
     def gain(self, weights: Floats, distances: Floats, quantities: Floats) -> Floats:
         """Return the gain over training alone that the fit predicts for each client with its row of weights.
 
@@ -64,9 +73,42 @@ class BoundFit:
         more, apart = bound_terms(weights, distances, quantities)
         return self.a * more - self.b * apart
 
+    def partition_gain(self, labels: NDArray[np.int64], distances: Floats, quantities: Floats) -> Floats:
+        """Return the gain over training alone that the fit predicts for each client in coalitions.
+
+        Parameters
+        ----------
+        labels : array of int
+            Each client's coalition.
+        distances : array
+            N x N.
+        quantities : array
+            Samples of each client.
+
+        Examples
+        --------
+        >>> fit = BoundFit(a=1.0, b=0.1, explained=0.5, pairs=8)
+        >>> fit.partition_gain(np.array([0, 0, 1]), np.full((3, 3), 0.2) - 0.2 * np.eye(3), np.full(3, 100.0)).round(4)
+        array([0.0193, 0.0193, 0.    ])
+        """
+        together = (labels[:, None] == labels) * quantities
+        return self.gain(together / together.sum(axis=1, keepdims=True), distances, quantities)
+
     def as_dict(self) -> dict[str, Any]:
         """Return the fit as plain values."""
         return {"a": self.a, "b": self.b, "C": self.C, "explained": self.explained, "pairs": self.pairs}
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> BoundFit:
+        """Return the fit that `as_dict` gave; one of nothing where the mapping is empty.
+
+        Parameters
+        ----------
+        content : mapping
+            The plain values.
+        """
+        a, b, explained = (float(content.get(key, 0.0)) for key in ("a", "b", "explained"))
+        return cls(a, b, explained, int(content.get("pairs", 0)))
 
 
 def bound_terms(weights: Floats, distances: Floats, quantities: Floats) -> tuple[Floats, Floats]:

@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcollab.advice.fit import BoundFit
 from fedcollab.advice.words import explain_client, summarise
+from fedcollab.distances import Distances
 from fedcollab.errors import InputError, choose
 from fedcollab.files import inside, read_json, write_json
 
@@ -211,6 +213,38 @@ class Advice:
         """The algorithm, its options and what stays with each client, as `fedcollab.train` takes them."""
         plan = self.plan
         return {"algorithm": plan["algorithm"], "options": plan["options"], "keep": plan["keep"]}
+
+    @property
+    def bound(self) -> BoundFit:
+        """The bound fitted to the measurements."""
+        return BoundFit.from_dict(self.fit)
+
+    def predict(self, distances: Distances, coalitions: Sequence[Sequence[str]]) -> dict[str, float]:
+        """Return what the fitted bound expects of coalitions that were not tried: each client's gain in log loss.
+
+        A rough figure: `advice.bound.explained` says how much of the measured gains the fit explains.
+
+        Parameters
+        ----------
+        distances : Distances
+            The distances of the clients.
+        coalitions : sequence of sequences of str
+            Who trains with whom, by FedAvg; every client once.
+
+        Raises
+        ------
+        InputError
+            If a client is missing, unknown, or in two coalitions.
+        """
+        labels = {name: number for number, members in enumerate(coalitions) for name in members}
+        if sorted(name for members in coalitions for name in members) != sorted(distances.names):
+            raise InputError("`coalitions` must hold every client of `distances` once")
+        found = self.bound.partition_gain(
+            np.array([labels[name] for name in distances.names]),
+            distances.matrix,
+            distances.quantities.astype(np.float64),
+        )
+        return dict(zip(distances.names, found.tolist(), strict=True))
 
     def in_order(self, names: Sequence[str]) -> Advice:
         """Return the same advice with the clients in another order.

@@ -7,6 +7,7 @@ or stays alone at C / sqrt(m_k). Only one coalition has to train again.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -55,6 +56,19 @@ class Placement:
     def best(self) -> Choice:
         """The choice that raises the objective least: the one that was made."""
         return self.choices[-1 if self.coalition is None else self.coalition]
+
+    def gain(self, a: float, b: float) -> float:
+        """Return what the newcomer gains over training alone, where a unit of each part of the bound is worth so much.
+
+        Parameters
+        ----------
+        a, b : float
+            What C = 1 and a distance of 1 cost, in the user's units, such as log loss (`Advice.bound`).
+        """
+        if self.coalition is None:
+            return 0.0
+        generalisation, shift = (float(column[self.coalition]) for column in self.terms[:2])
+        return a * (1 / math.sqrt(self.quantity) - generalisation / self.collaboration.C) - b * shift
 
     def as_dict(self) -> dict[str, Any]:
         """Return the content as plain values that can be written as JSON."""

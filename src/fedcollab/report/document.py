@@ -42,7 +42,8 @@ def render(run: RunContents) -> str:
     """Return the whole page of a run as HTML."""
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
     template = environment.from_string(_file("page.html"))
-    moved = None if run.path is None else slider(run.distances, run.path, run.collaboration)
+    fit = None if run.advice is None else run.advice.bound
+    moved = None if run.path is None else slider(run.distances, run.path, run.collaboration, fit)
     stable = steadiness(run)
     rows = client_rows(run, stable)
     specs = _specs(run, moved)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcollab.advice.fit import BoundFit
 from fedcollab.coalitions.objective import own_sums, terms
 from fedcollab.distances import Distances
 from fedcollab.report.words import figure
@@ -31,7 +32,9 @@ MARGIN = 3.0
 DIGITS = 10_000
 
 
-def slider(distances: Distances, path: CPath, collaboration: Collaboration | None) -> dict[str, Any]:
+def slider(
+    distances: Distances, path: CPath, collaboration: Collaboration | None, fit: BoundFit | None = None
+) -> dict[str, Any]:
     """Return the data of the slider over C: one entry for each segment, and where the suggested and the run's C lie.
 
     Parameters
@@ -42,6 +45,8 @@ def slider(distances: Distances, path: CPath, collaboration: Collaboration | Non
         The coalitions for every C.
     collaboration : Collaboration or None
         The run's answer, if there is one.
+    fit : BoundFit, optional
+        The bound fitted to what was measured: then every segment has the mean gain in log loss that it predicts.
     """
     segments = list(path)
     matrix, quantities = distances.matrix, distances.quantities.astype(np.float64)
@@ -73,6 +78,7 @@ def slider(distances: Distances, path: CPath, collaboration: Collaboration | Non
                     for way, partition in (("path", labels), ("everyone", together), ("nobody", apart))
                 },
                 "proven": segment.proven,
+                "gain": _gain(fit, labels, matrix, quantities),
             }
         )
     return {
@@ -80,6 +86,7 @@ def slider(distances: Distances, path: CPath, collaboration: Collaboration | Non
         "suggested": keep.index(suggested),
         "chosen": None if chosen is None else keep.index(chosen),
         "everyone": _shift(matrix, quantities, together),
+        "everyone_gain": _gain(fit, together, matrix, quantities),
         "left_out": len(segments) - len(keep),
         "answer": None if collaboration is None else collaboration.assignment.tolist(),
     }
@@ -110,6 +117,15 @@ def packed(values: NDArray[np.float64] | None) -> list[int | None] | None:
         return None
     upper = values[np.triu_indices(len(values), 1)]
     return [round(1000 * value) if np.isfinite(value) else None for value in upper.tolist()]
+
+
+def _gain(
+    fit: BoundFit | None, labels: NDArray[np.int64], matrix: NDArray[np.float64], quantities: NDArray[np.float64]
+) -> float | None:
+    """Return the mean gain in log loss over training alone that the fitted bound predicts, if it tells anything."""
+    if fit is None or not fit.tells:
+        return None
+    return round(float(fit.partition_gain(labels, matrix, quantities).mean()), 4)
 
 
 def _position(segments: list[Any], collaboration: Collaboration) -> int | None:

@@ -502,7 +502,9 @@ class Fitted:
         results = {} if run is None else {way: kept for way, kept in run.results().items() if way != "global"}
         if trained is not None:
             results["coalitions"] = trained
-        before = membership.State(self.distances, self.collaboration, results)
+        advice = self.__dict__.get("advice") or (None if run is None else run.advice())
+        fit = None if advice is None else advice.bound
+        before = membership.State(self.distances, self.collaboration, results, fit)
         federation = with_client(self.federation, client)
         with self._bar(f"training with {client.name}") as progress:
             how = membership.Training(scratch=retrain, rounds=rounds, progress=progress)

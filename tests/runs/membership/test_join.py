@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedcollab.advice.fit import BoundFit
 from fedcollab.coalitions import objective
 from fedcollab.distances import estimate_distances
 from fedcollab.distances.methods import cross
@@ -78,6 +79,20 @@ def test_it_is_placed_explained_and_only_its_coalition_trains(fitted: Fitted, tm
     local = TrainingResult.load(run / "training/local/training.json")
     assert local.names == tuple("abcdefg")
     assert len(local.coalitions) == 7
+
+
+def test_what_it_is_expected_to_gain_is_told(fitted: Fitted, tmp_path: Path) -> None:
+    """By the bound fitted to the advice's measurements, if that explains enough."""
+    newcomer = blobs("g", 30, flip=True)
+    run, state = open_state(tmp_path / "run")
+    federation = with_client(fitted.federation, newcomer)
+    fit = BoundFit(a=2.0, b=0.5, explained=0.4, pairs=9)
+    assert join(state, federation, "g").expected is None
+    assert join(replace(state, fit=replace(fit, explained=0.01)), federation, "g").expected is None
+    told = join(replace(state, fit=fit), federation, "g")
+    assert told.expected == told.as_dict()["expected_gain"] == pytest.approx(told.placement.gain(2.0, 0.5))
+    assert f"g is expected to gain {told.expected:.3f} in log loss there, against training alone" in str(told)
+    assert run.advice() is None
 
 
 def test_nobody_else_gets_a_message_while_it_trains(fitted: Fitted) -> None:

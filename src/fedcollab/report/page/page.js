@@ -115,7 +115,10 @@
     const others = moved(now.groups, slider.answer ?? slider.segments[slider.suggested].labels);
     const above = slider.answer ? "in the answer above" : "with the suggested C";
     const change = others ? `${many(others, "client")} would have other partners than ${above}.` : `Everybody has the same partners as ${above}.`;
-    return `${range} ${what} ${parts.join(" and ")}${mark}. ${change}`;
+    const gain = { path: segment.gain, everyone: slider.everyone_gain, nobody: null }[mode];
+    const signed = (value) => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(3)}`;
+    const told = gain === null ? "" : ` Fitted to what was measured, the bound expects ${signed(gain)} in log loss against training alone, on average (+ is better).`;
+    return `${range} ${what} ${parts.join(" and ")}${mark}. ${change}${told}`;
   };
 
   // Names, with runs of numbered ones drawn together.

@@ -53,7 +53,8 @@ def open_state(directory: str | Path) -> tuple[Run, State]:
     collaboration = run.collaboration()
     assert collaboration is not None
     results = {way: result for way, result in run.results().items() if way != "global"}
-    return run, State(run.distances(), collaboration, results)
+    advice = run.advice()
+    return run, State(run.distances(), collaboration, results, None if advice is None else advice.bound)
 
 
 def entries(run: Run) -> list[dict[str, Any]]:

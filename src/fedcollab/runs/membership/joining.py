@@ -42,6 +42,9 @@ class Joining:
         The partition with it against the best one.
     trained : Trained or None
         What training on gave; None where the run has no models yet.
+    expected : float or None
+        What the newcomer is expected to gain over training alone, in log loss, by the bound that was fitted to the
+        run's measurements; None where it has none, or one that explains too little.
     fitted : Fitted, optional
         To go on with in Python, where it came from `Fitted.join`.
     """
@@ -52,6 +55,7 @@ class Joining:
     after: State
     regrouping: Regrouping
     trained: Trained | None
+    expected: float | None = None
     fitted: Any = None
 
     @property
@@ -91,6 +95,7 @@ class Joining:
             "pairs_estimated": self.pairs,
             "placement": self.placement.as_dict(),
             "distances": dict(zip(self.distances.names[:-1], self.distances.matrix[-1].tolist(), strict=False)),
+            "expected_gain": self.expected,
             "training": None if self.trained is None else self.trained.as_dict(),
             "regrouping": self.regrouping.as_dict(),
         }
@@ -99,6 +104,12 @@ class Joining:
         lines = [str(self.placement)]
         if self.alone:
             lines.append("Alone is best: every coalition costs more by unlike data than it brings by more data.")
+        elif self.expected is not None:
+            verb = "gain" if self.expected >= 0 else "lose"
+            lines.append(
+                f"{self.client} is expected to {verb} {abs(self.expected):.3f} in log loss there, against training "
+                "alone, by the bound fitted to what was measured: a rough figure."
+            )
         lines.append(f"{self.pairs} pairs were estimated; the other coalitions stay as they are.")
         if self.trained is not None:
             lines.append(self._gain(self.trained))
@@ -178,4 +189,6 @@ def join(
     collaboration = regrouping.now
     coalition = next(members for members in collaboration.coalitions if name in members)
     results, trained = go_on(state, federation, collaboration, [name], training or Training(), again=[coalition])
-    return Joining(name, placement, pair_count(row), State(distances, collaboration, results), regrouping, trained)
+    expected = placement.gain(state.fit.a, state.fit.b) if state.fit is not None and state.fit.tells else None
+    after = State(distances, collaboration, results)
+    return Joining(name, placement, pair_count(row), after, regrouping, trained, expected)

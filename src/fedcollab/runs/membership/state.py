@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fedcollab.advice.fit import BoundFit
 from fedcollab.coalitions import Collaboration
 from fedcollab.distances import Distances
 from fedcollab.federation import Federation
@@ -28,11 +29,14 @@ class State:
         Who trains with whom.
     results : mapping of TrainingResult
         What was trained, by way of training ("coalitions", "local").
+    fit : BoundFit or None
+        The bound fitted to what the run's advice measured, where there is one.
     """
 
     distances: Distances
     collaboration: Collaboration
     results: Mapping[str, TrainingResult] = field(default_factory=dict)
+    fit: BoundFit | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
