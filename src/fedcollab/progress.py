@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 Progress = Callable[[int, int], None]
+#: seconds below which a step gets no line of its own
+LEAST = 0.05
 
 
 def silent(done: int, total: int) -> None:
@@ -26,6 +28,8 @@ def silent(done: int, total: int) -> None:
 @contextmanager
 def bar(description: str, *, quiet: bool = False) -> Iterator[Progress]:
     """Show progress on standard error: a bar on a terminal, elsewhere one line at the end, nothing if `quiet`.
+
+    What took no time, such as a result that was read back, gets no line.
 
     Parameters
     ----------
@@ -45,7 +49,9 @@ def bar(description: str, *, quiet: bool = False) -> Iterator[Progress]:
     if not sys.stderr.isatty():
         started = time.perf_counter()
         yield silent
-        print(f"{description}: {time.perf_counter() - started:.1f} s", file=sys.stderr)
+        took = time.perf_counter() - started
+        if took >= LEAST:
+            print(f"{description}: {took:.1f} s", file=sys.stderr)
         return
     from rich.console import Console
     from rich.progress import (
