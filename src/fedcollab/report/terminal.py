@@ -21,7 +21,7 @@ from fedcollab.wire.absence import words
 if TYPE_CHECKING:
     from fedcollab.advice.result import Advice
     from fedcollab.distances import Distances
-    from fedcollab.runs.pipeline import Fitted
+    from fedcollab.runs.fitted import Fitted
     from fedcollab.scenarios import Scenario
     from fedcollab.training import TrainingResult
 

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from fedcollab.data import ClientData
-from fedcollab.runs.pipeline import FedCollab, Fitted
+from fedcollab.runs.fitted import Fitted
+from fedcollab.runs.pipeline import FedCollab
 
 from ...conftest import blobs
 

@@ -17,9 +17,10 @@ from fedcollab.distances import estimate_distances
 from fedcollab.distances.methods import cross
 from fedcollab.errors import FedcollabWarning, InputError
 from fedcollab.federation import federate, with_client
+from fedcollab.runs.fitted import Fitted
 from fedcollab.runs.membership import Training, join, open_state
 from fedcollab.runs.membership.retraining import retrain
-from fedcollab.runs.pipeline import FedCollab, Fitted
+from fedcollab.runs.pipeline import FedCollab
 from fedcollab.training import TrainingResult
 from fedcollab.wire import Wire
 from fedcollab.wire.action import Action

@@ -15,6 +15,7 @@ from fedcollab.distances.update import removed, renewed
 from fedcollab.errors import InputError
 from fedcollab.federation import federate
 from fedcollab.runs import run as run_module
+from fedcollab.runs.fitted import Fitted
 from fedcollab.runs.membership import (
     State,
     Training,
@@ -29,7 +30,6 @@ from fedcollab.runs.membership import (
     open_state,
 )
 from fedcollab.runs.membership.regroup import consider, limits_of
-from fedcollab.runs.pipeline import Fitted
 from fedcollab.runs.run import Run
 from fedcollab.training import TrainingResult
 
