@@ -211,16 +211,17 @@ def _propose(
     known = {name: quantities[name] for name in sums.names}
     ends = [coalition_weights(each, known) for each in ([list(known)], [[name] for name in known])]
     reached = min(float(sums.held_out(end, own=own).mean()) for end in ends for own in ((), (-1,)))
-    found = best_partition([(segment.C, segment.coalitions) for path in paths for segment in path], sums, quantities)
-    if found is not None and found[0] < (1 - PROMISING) * reached:
+    found = best_partition(kinds, paths, sums, quantities)
+    if found is not None and found.error < (1 - PROMISING) * reached:
         algorithm = "ditto" if "ditto" in allowed else next(each for each in allowed if each != "own-weights")
         keep = INTERCEPT if "own-intercept" in allowed and algorithm == "ditto" else ()
-        plans.append(Plan("coalitions", found[2], algorithm, {}, keep, found[1]))
+        proposed = Plan("coalitions", found.coalitions, algorithm, {}, keep, found.C, steady=found.steady)
+        plans.append(proposed)
         if "fedavg" in allowed and algorithm != "fedavg":
-            plans.append(Plan("coalitions", found[2], "fedavg", {}, (), found[1]))
+            plans.append(replace(proposed, algorithm="fedavg", keep=()))
     if "own-weights" in allowed and not limits:
         best = best_own_weights(kinds, sums, quantities)
-        if best is not None and best[0] < (1 - PROMISING) * min(reached, np.inf if found is None else found[0]):
+        if best is not None and best[0] < (1 - PROMISING) * min(reached, np.inf if found is None else found.error):
             keep = INTERCEPT if "own-intercept" in allowed else ()
             raw[len(plans)] = best[2]
             plans.append(own_weights_plan(best[1], best[2], names, keep=keep))

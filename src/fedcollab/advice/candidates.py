@@ -3,12 +3,16 @@
 The paths over C of the distances hold every partition that the bound recommends for some C; own weights along C are the
 bound's answer where clients may weigh each other as they like. Both ends, each alone and everyone together, are always
 candidates. The proxies (`advice.proxy`) say which partition and which C of the own weights are worth a pilot.
+
+A partition that follows the noise of the distances looks better than it is on the rows that the distances have seen. So
+of the partitions with the lowest errors the one is taken that is best with this allowed for: errors are raised by
+OPTIMISM, the less so the steadier the partition is when the distances are resampled.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +20,7 @@ from numpy.typing import NDArray
 
 from fedcollab.advice.proxy import Sums, coalition_weights
 from fedcollab.advice.words import how_in_words
-from fedcollab.coalitions import personal_weights
+from fedcollab.coalitions import CPath, as_collaboration, personal_weights, steadiness
 from fedcollab.distances import Distances
 from fedcollab.training.algorithms.own_weights import share_rows
 
@@ -29,6 +33,10 @@ ROWS = 3
 STEPS = 9
 #: own weights whose rows are all this near to a coalition's are that coalition
 SAME = 0.05
+#: what plans that follow the noise of the distances look better by than they are, as a share of the loss
+OPTIMISM = 0.03
+#: how many of the partitions with the lowest errors are held against resampled distances, and against how many
+SHORTLIST, DRAWS = 3, 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +59,8 @@ class Plan:
         The C whose partition or weights these are, where there is one.
     weights : mapping
         Under own weights, what each client weighs in the model of each group (its position).
+    steady : float
+        How far resampled distances propose the same coalitions, from 0 (not at all, or not known) to 1.
     """
 
     kind: str
@@ -60,6 +70,7 @@ class Plan:
     keep: tuple[str, ...] = ()
     C: float | None = None
     weights: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
+    steady: float = 0.0
 
     @property
     def personal(self) -> bool:
@@ -82,15 +93,26 @@ def everyone_and_alone(names: Sequence[str]) -> tuple[list[list[str]], list[list
     return [list(names)], [[name] for name in names]
 
 
+@dataclass(frozen=True, eq=False)
+class Partition:
+    """A partition: the held-out error of the proxies, the C and the distances that it is best for, its steadiness."""
+
+    error: float
+    C: float
+    coalitions: list[list[str]]
+    distances: Distances
+    steady: float = 0.0
+
+
 def best_partition(
-    partitions: Iterable[tuple[float, list[list[str]]]], sums: Sums, quantities: Mapping[str, int]
-) -> tuple[float, float, list[list[str]]] | None:
-    """Return the partition with the lowest held-out error of the proxies, with that error and its C.
+    kinds: Sequence[Distances], paths: Sequence[CPath], sums: Sums, quantities: Mapping[str, int]
+) -> Partition | None:
+    """Return the partition with the lowest held-out error of the proxies, what noise promises being allowed for.
 
     Parameters
     ----------
-    partitions : iterable of (float, list)
-        C and coalitions; both ends of the path are passed over.
+    kinds, paths : sequences
+        Distances of one or more kinds, and the path over C of each; both ends of a path are passed over.
     sums : Sums
         What the clients answered.
     quantities : mapping of int
@@ -98,22 +120,34 @@ def best_partition(
 
     Returns
     -------
-    tuple or None
+    Partition or None
         None if there is no partition between the ends, or no sums.
     """
-    found: dict[frozenset[frozenset[str]], tuple[float, float, list[list[str]]]] = {}
+    found: dict[frozenset[frozenset[str]], Partition] = {}
     known = {name: quantities[name] for name in sums.names}
-    for C, coalitions in partitions:
+    for kind, segment in ((kind, segment) for kind, path in zip(kinds, paths, strict=True) for segment in path):
+        coalitions = segment.coalitions
         key = frozenset(frozenset(members) for members in coalitions)
         if len(coalitions) in (1, len(quantities)) or key in found or len(known) < 2:
             continue
         inside = [[name for name in members if name in known] for members in coalitions]
         weights = coalition_weights([members for members in inside if members], known)
         errors = min(sums.held_out(weights, own=own).mean() for own in ((), (-1,)))
-        found[key] = (float(errors), C, coalitions)
+        found[key] = Partition(float(errors), segment.C, coalitions, kind)
     if not found:
         return None
-    return min(found.values(), key=lambda each: (each[0], len(each[2])))
+    first = sorted(found.values(), key=lambda each: (each.error, len(each.coalitions)))[:SHORTLIST]
+    judged = [replace(each, steady=_steadiness(each)) for each in first]
+    return min(judged, key=lambda each: (each.error * (1 + OPTIMISM * (1 - each.steady)), len(each.coalitions)))
+
+
+def _steadiness(partition: Partition) -> float:
+    """Return how far resampled distances propose the same partition; 0 where they were not resampled."""
+    replicates = partition.distances.replicates
+    if replicates is None or not len(replicates):
+        return 0.0
+    given = as_collaboration(partition.distances, partition.coalitions, partition.C)
+    return max(0.0, steadiness(given, replicates[:DRAWS]))
 
 
 def best_own_weights(

@@ -6,10 +6,12 @@ standard error e_pi. Four things stand between g_pi and the gain that the client
     fewer rows      pilots train on half of the rows, where partners help more. How much more rows help a client alone
                     is measured too, with a quarter of the rows: G = g - CATCH_UP (mean loss with a quarter - with half)
     the proposal    partitions and own weights were proposed from distances that had seen the rows that judge them:
-                    their gain beyond the best plan with everyone (or alone) is lowered by OPTIMISM, then drawn to
-                    PROPOSED, what such plans are worth on real federations; the noisier that gain, the more
-                    (trust: SPREAD^2 / (SPREAD^2 + doubt), doubt = OPTIMISM_SPREAD^2 + noise^2), but not by more
-                    than OPTIMISM + 2 sqrt(doubt): what is far beyond chance is believed
+                    their gain beyond the best plan with everyone (or alone) is lowered by u OPTIMISM, where u = 1 less
+                    the steadiness of a partition (`candidates`): one that any sample of the clients' rows would give
+                    does not follow the noise of these. Then it is drawn to PROPOSED, what such plans are worth on real
+                    federations; the noisier that gain, the more (trust: SPREAD^2 / (SPREAD^2 + doubt), doubt =
+                    (u OPTIMISM_SPREAD)^2 + noise^2), but not by more than u OPTIMISM + 2 sqrt(doubt): what is far
+                    beyond chance is believed
     noise           of rows (e_pi) and of training (INFLATION e_pi), while gains vary between clients (T^2)
     the choice      the best of several candidates looks better than it is: CATCH_UP covers that too
 
@@ -32,6 +34,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcollab.advice.candidates import OPTIMISM
 from fedcollab.advice.fit import BoundFit, bound_terms, fit_bound
 from fedcollab.advice.pilot import Measured
 from fedcollab.advice.result import Expected
@@ -44,9 +47,9 @@ CATCH_UP = 0.3
 INFLATION = 1.3
 #: what no measurement tells of a client of 100 rows, as a share of the loss alone
 FLOOR = 0.03
-#: what proposed plans look better by than they are, what they are worth beyond the best other plan, and the spread of
-#: both between federations; as shares of the loss alone
-OPTIMISM, OPTIMISM_SPREAD = 0.03, 0.04
+#: the spread between federations of what proposed plans look better by than they are (`candidates.OPTIMISM`); what they
+#: are worth beyond the best other plan, and the spread of that; as shares of the loss alone
+OPTIMISM_SPREAD = 0.04
 PROPOSED, SPREAD = -0.015, 0.03
 #: by how much another plan must be better than one model for a coalition, as a share of the loss alone
 SIMPLER = 0.005
@@ -211,10 +214,11 @@ def _lowered(measured: Sequence[Measured], loss: Sequence[Estimate], alone: Meas
             lowered.append(each)
             continue
         errors = INFLATION * np.nan_to_num(np.array([row[2] for row in one.table.values()])) / max(scale, 1e-12)
-        doubt = OPTIMISM_SPREAD**2 + float((errors**2).sum()) / max(len(errors), 1) ** 2
+        unsteady = 1 - one.plan.steady
+        doubt = (unsteady * OPTIMISM_SPREAD) ** 2 + float((errors**2).sum()) / max(len(errors), 1) ** 2
         trust = SPREAD**2 / (SPREAD**2 + doubt)
-        true = PROPOSED * scale * (1 - trust) + trust * (beyond - OPTIMISM * scale)
-        true = max(true, beyond - (OPTIMISM + 2 * doubt**0.5) * scale)
+        true = PROPOSED * scale * (1 - trust) + trust * (beyond - unsteady * OPTIMISM * scale)
+        true = max(true, beyond - (unsteady * OPTIMISM + 2 * doubt**0.5) * scale)
         shift = min(0.0, true - beyond) if beyond > 0 else min(0.0, PROPOSED * scale * (1 - trust))
         lowered.append(
             Estimate(

@@ -9,6 +9,7 @@ from .solve import solve as solve
 from .stability import Stability as Stability
 from .stability import rationality as rationality
 from .stability import stability as stability
+from .stability import steadiness as steadiness
 from .tables import read_matrix as read_matrix
 from .tables import read_quantities as read_quantities
 from .weights import personal_weights as personal_weights

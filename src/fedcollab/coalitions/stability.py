@@ -7,12 +7,17 @@ resampled once per replicate, and all of its pairs with it), so that pairs which
     same_i      = share of replicates in which i's coalition is exactly the one of the answer
     agreement_i = mean over j != i of the share of replicates in which (i, j together or apart) is as in the answer
 
+`steadiness` is the same in one number, beyond what chance would give: the mean adjusted Rand index of the answer and of
+what the replicates say. Coalitions that follow the noise of the distances have .1 to .4, those that any sample of the
+same clients would show have 1.
+
 `rationality` lists the clients that their own bound would draw elsewhere: the answer minimises the sum over all, and a
 client may pay for others.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,13 +83,7 @@ def stability(
     same = np.zeros(count)
     answer = collaboration.assignment
     mates = answer[:, None] == answer
-    for draw in draws:
-        matrix = np.clip(np.nan_to_num(draw, nan=1.0), 0.0, 1.0)
-        np.fill_diagonal(matrix, 0.0)
-        instance = build_instance(
-            read_inputs(matrix, collaboration.quantities), collaboration.constraints, collaboration.C
-        )
-        labels = instance.to_clients(search(instance, restarts, seed, (instance.to_units(answer),)))
+    for labels in _solved(collaboration, draws, restarts, seed):
         now = labels[:, None] == labels
         together += now
         same += (now == mates).all(axis=1)
@@ -93,6 +92,45 @@ def stability(
     np.fill_diagonal(agree, 0.0)
     names = collaboration.names if collaboration.names is not None else tuple(range(count))
     return Stability(names, together, same / len(draws), agree.sum(axis=1) / max(1, count - 1), len(draws))
+
+
+def steadiness(collaboration: Collaboration, replicates: ArrayLike, *, restarts: int = 2, seed: int = 0) -> float:
+    """Return how far resampled distances give the same coalitions: the mean adjusted Rand index, at most 1.
+
+    Parameters
+    ----------
+    collaboration : Collaboration
+        The coalitions, and the C that they are best for.
+    replicates : array
+        Resampled distances, R x N x N.
+    restarts, seed
+        Of the search for the best coalitions of each replicate.
+
+    Examples
+    --------
+    >>> from fedcollab.coalitions import solve
+    >>> near, far = np.zeros((2, 2)), np.full((2, 2), 0.9)
+    >>> matrix = np.block([[near, far], [far, near]])
+    >>> steadiness(solve(matrix, [50] * 4, C=5), [matrix * 0.8, matrix * 1.1])
+    1.0
+    """
+    from sklearn.metrics import adjusted_rand_score
+
+    draws = np.asarray(replicates, dtype=np.float64)
+    found = _solved(collaboration, draws, restarts, seed)
+    return float(np.mean([adjusted_rand_score(collaboration.assignment, labels) for labels in found]))
+
+
+def _solved(collaboration: Collaboration, draws: Floats, restarts: int, seed: int) -> Iterator[Any]:
+    """Yield the best coalitions found for each replicate, as labels of the clients."""
+    for draw in draws:
+        matrix = np.clip(np.nan_to_num(draw, nan=1.0), 0.0, 1.0)
+        np.fill_diagonal(matrix, 0.0)
+        instance = build_instance(
+            read_inputs(matrix, collaboration.quantities), collaboration.constraints, collaboration.C
+        )
+        start = (instance.to_units(collaboration.assignment),)
+        yield instance.to_clients(search(instance, restarts, seed, start))
 
 
 def rationality(collaboration: Collaboration) -> list[Wish]:
