@@ -8,16 +8,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedcollab.advice.candidates import Plan
+from fedcollab.advice.candidates import Plan, best_partition
 from fedcollab.advice.decide import CATCH_UP, decide
 from fedcollab.advice.fit import BoundFit, fit_bound
 from fedcollab.advice.pilot import Measured, clearly_behind
 from fedcollab.advice.proxy import FOLDS, STRENGTHS, Sums, coalition_weights
 from fedcollab.advice.result import Advice, Candidate, Expected, Gain
 from fedcollab.advice.sums import folds_of, ridge_sums
-from fedcollab.coalitions import place, solve
+from fedcollab.coalitions import c_path, place, solve
 from fedcollab.data import ClientData
-from fedcollab.distances import Distances
+from fedcollab.distances import Distances, estimate_distances
 from fedcollab.errors import InputError
 from fedcollab.federation import federate
 
@@ -164,6 +164,29 @@ def test_proposed_coalitions_must_be_clearly_better_and_dropped_plans_are_never_
     assert choose(alone, everyone, measured("coalitions", "fedavg", [0.44] * 6)) == 1
     assert choose(alone, everyone, measured("coalitions", "fedavg", [0.3] * 6)) == 2
     assert choose(alone, everyone, measured("coalitions", "fedavg", [0.3] * 6, dropped=True)) == 1
+
+
+def test_steady_coalitions_are_believed_and_those_that_follow_noise_are_not() -> None:
+    """The same gain of 4 % of the loss: enough for coalitions that every sample would show, too little for others."""
+    alone, everyone = measured("alone", "fedavg", [0.5] * 6), measured("together", "fedavg", [0.6] * 6)
+    found = measured("coalitions", "fedavg", [0.48] * 6)
+    assert choose(alone, everyone, found) == 0
+    assert choose(alone, everyone, replace(found, plan=replace(found.plan, noisy=0.0))) == 2
+
+
+def test_clients_of_opposite_rules_are_proposed_as_steady_coalitions_and_like_ones_are_not(make_clients: Make) -> None:
+    proposed = {}
+    for kinds in ("aaaabbbb", "aaaaaaaa"):
+        federation = federate(make_clients(kinds, rows=80))
+        distances = estimate_distances(federation, method="hypothesis")
+        quantities = {name: federation.quantities[name] for name in distances.names}
+        sums = Sums.ask(federation, 0)
+        proposed[kinds] = best_partition([distances], [c_path(distances)], sums, quantities)
+    steady, chance = proposed["aaaabbbb"], proposed["aaaaaaaa"]
+    assert steady is not None
+    assert sorted(map(len, steady.coalitions)) == [4, 4]
+    assert steady.noisy < 0.1
+    assert chance is None or chance.noisy > 0.5
 
 
 def test_noisy_gains_are_drawn_to_the_mean_and_sure_ones_are_not() -> None:

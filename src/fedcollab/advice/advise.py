@@ -215,7 +215,7 @@ def _propose(
     if found is not None and found.error < (1 - PROMISING) * reached:
         algorithm = "ditto" if "ditto" in allowed else next(each for each in allowed if each != "own-weights")
         keep = INTERCEPT if "own-intercept" in allowed and algorithm == "ditto" else ()
-        proposed = Plan("coalitions", found.coalitions, algorithm, {}, keep, found.C, steady=found.steady)
+        proposed = Plan("coalitions", found.coalitions, algorithm, {}, keep, found.C, noisy=found.noisy)
         plans.append(proposed)
         if "fedavg" in allowed and algorithm != "fedavg":
             plans.append(replace(proposed, algorithm="fedavg", keep=()))

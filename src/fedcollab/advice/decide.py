@@ -6,9 +6,9 @@ standard error e_pi. Four things stand between g_pi and the gain that the client
     fewer rows      pilots train on half of the rows, where partners help more. How much more rows help a client alone
                     is measured too, with a quarter of the rows: G = g - CATCH_UP (mean loss with a quarter - with half)
     the proposal    partitions and own weights were proposed from distances that had seen the rows that judge them:
-                    their gain beyond the best plan with everyone (or alone) is lowered by u OPTIMISM, where u = 1 less
-                    the steadiness of a partition (`candidates`): one that any sample of the clients' rows would give
-                    does not follow the noise of these. Then it is drawn to PROPOSED, what such plans are worth on real
+                    their gain beyond the best plan with everyone (or alone) is lowered by u OPTIMISM, where u tells
+                    how far a partition may follow noise (`Plan.noisy`): one that any sample of the clients' rows would
+                    give has u = 0. Then it is drawn to PROPOSED, what such plans are worth on real
                     federations; the noisier that gain, the more (trust: SPREAD^2 / (SPREAD^2 + doubt), doubt =
                     (u OPTIMISM_SPREAD)^2 + noise^2), but not by more than u OPTIMISM + 2 sqrt(doubt): what is far
                     beyond chance is believed
@@ -214,11 +214,10 @@ def _lowered(measured: Sequence[Measured], loss: Sequence[Estimate], alone: Meas
             lowered.append(each)
             continue
         errors = INFLATION * np.nan_to_num(np.array([row[2] for row in one.table.values()])) / max(scale, 1e-12)
-        unsteady = 1 - one.plan.steady
-        doubt = (unsteady * OPTIMISM_SPREAD) ** 2 + float((errors**2).sum()) / max(len(errors), 1) ** 2
+        doubt = (one.plan.noisy * OPTIMISM_SPREAD) ** 2 + float((errors**2).sum()) / max(len(errors), 1) ** 2
         trust = SPREAD**2 / (SPREAD**2 + doubt)
-        true = PROPOSED * scale * (1 - trust) + trust * (beyond - unsteady * OPTIMISM * scale)
-        true = max(true, beyond - (unsteady * OPTIMISM + 2 * doubt**0.5) * scale)
+        true = PROPOSED * scale * (1 - trust) + trust * (beyond - one.plan.noisy * OPTIMISM * scale)
+        true = max(true, beyond - (one.plan.noisy * OPTIMISM + 2 * doubt**0.5) * scale)
         shift = min(0.0, true - beyond) if beyond > 0 else min(0.0, PROPOSED * scale * (1 - trust))
         lowered.append(
             Estimate(

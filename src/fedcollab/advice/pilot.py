@@ -36,8 +36,8 @@ Floats = NDArray[np.float64]
 CHECKS = {0.25: 2, 0.5: 1}
 #: a grouping is clearly behind if its mean loss is higher by so many standard errors over the clients
 BEHIND = 2.0
-#: a partition or own weights must be better than everyone by this share of the loss to count as equal, the less so the
-#: steadier they are: they were proposed from distances that had seen the rows that judge them (see `advice.decide`)
+#: a partition or own weights must be better than everyone by this share of the loss to count as equal, as far as
+#: they may follow noise: they were proposed from distances that had seen the rows that judge them (see `advice.decide`)
 HANDICAP = 0.055
 #: the rows of small federations are cut anew until so many have judged training alone, but not more often than this
 ENOUGH, DRAWS = 2000, 4
@@ -185,7 +185,7 @@ def behind_groupings(tracks: Sequence[Track], losses: Mapping[int, Mapping[str, 
     compared = {}
     for leader in best:
         plan = tracks[leader].plans[0]
-        handicap = HANDICAP * (1 - plan.steady) if plan.kind in ("coalitions", "own weights") else 0.0
+        handicap = HANDICAP * plan.noisy if plan.kind in ("coalitions", "own weights") else 0.0
         compared[leader] = {n: value * (1 + handicap) for n, value in losses[leader].items()}
     return [position for leader in clearly_behind(compared, most) for position in best[leader]]
 
