@@ -27,7 +27,8 @@ What `fedcollab reproduce` gave, beside the paper's figures (Bao, Wang, Wu, He, 
 `fedcollab reproduce --write-docs docs` from the cells in [`results/cells`](../results/cells), one small file a run; the
 commands below compute what is not there yet and draw the tables and figures again. Percentages; mean (standard
 deviation) over seeds; † marks what is more than two of the paper's standard deviations away from the paper's figure.
-Coalitions come from the estimated distances and the solver, never typed in.
+Coalitions come from the estimated distances and the solver, never typed in. Not here, because the paper has nothing of
+the kind: the study of seventeen real federations, [federations.md](federations.md).
 
 Acc is the mean test accuracy of the clients, IPR the share of clients that are better than by training alone, RSD the
 standard deviation of what clients gain over training alone. A seed deals the samples and trains. Coalitions are written
