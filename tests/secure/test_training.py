@@ -354,11 +354,11 @@ def test_the_same_model_with_fewer_members_is_refused_by_guarded_silos(seven: li
 def test_the_solver_takes_the_smallest_coalition_from_the_silos_limits(seven: list[ClientData], tmp_path: Path) -> None:
     federation = federate(Guarded(seven, tmp_path, secure_aggregation=True, min_samples=1))
     assert federation.min_coalition == 3
-    fitted = FedCollab(C=1e-6).fit(federation)
+    fitted = FedCollab(C=1e-6, distance="label").fit(federation)
     assert min(map(len, fitted.collaboration.coalitions)) >= 3
     assert fitted.settings.solve_options["min_size"] == 3
-    assert min(map(len, FedCollab(C=1e-6).fit(seven).collaboration.coalitions)) == 1
-    kept = FedCollab(C=1e-6, run_dir=tmp_path / "run").fit(federation)
+    assert min(map(len, FedCollab(C=1e-6, distance="label").fit(seven).collaboration.coalitions)) == 1
+    kept = FedCollab(C=1e-6, distance="label", run_dir=tmp_path / "run").fit(federation)
     assert kept.settings.run is not None
     assert {each["min_coalition"] for each in kept.settings.run.config()["clients"].values()} == {3}
 
