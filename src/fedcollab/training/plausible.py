@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 
 from fedcollab.training.algorithms import ALGORITHMS
 
-#: the largest absolute value of a weight, a loss, or what an algorithm sends beside them
+#: the largest absolute value of a weight, or of what an algorithm sends beside them: beyond it training has diverged
 LARGEST = 1e12
+#: the largest loss, which weights of that size can have
+LARGEST_LOSS = 1e30
 #: the most test samples of a client
 MOST_SAMPLES = 10**9
 
@@ -41,8 +43,9 @@ def impossible_update(message: Mapping[str, Any], reply: Mapping[str, Any]) -> s
     if "w" not in reply or "loss" not in reply:
         return "a finite reply has `w` and `loss`"
     for key, value in reply.items():
-        if isinstance(value, np.ndarray) and value.size and float(np.abs(value).max()) > LARGEST:
-            return f"`{key[:40]}` has values beyond {LARGEST:g}"
+        most = LARGEST_LOSS if key == "loss" else LARGEST
+        if isinstance(value, np.ndarray) and value.size and float(np.abs(value).max()) > most:
+            return f"`{key[:40]}` has values beyond {most:g}"
     algorithm = ALGORITHMS.get(json.loads(message["setting"])["algorithm"])
     for key, shaped in getattr(algorithm, "replies", {}).items():
         if key not in reply:
