@@ -25,7 +25,7 @@ import numpy as np
 import pandas as pd
 import psutil
 
-from fedcollab.cli import main as command_line
+from fedcollab.cli import cli
 from fedcollab.data import ClientData
 from fedcollab.errors import FedcollabWarning
 from fedcollab.runs import Run
@@ -52,6 +52,7 @@ class Meter(Callback):
         self.every, self.found = max(1, rounds // 10), list[float]()
 
     def on_round(self, number: int, rows: Any) -> None:
+        """Note the memory, if it is time to."""
         if number % self.every == 0:
             self.found.append(megabytes())
 
@@ -73,10 +74,11 @@ def rounds_of(count: int, rounds: int) -> list[float]:
 def commanded(arguments: Sequence[str], allowed: Sequence[int] = (0,)) -> None:
     """Carry a command out in this process."""
     try:
-        code = command_line(list(arguments), standalone_mode=False)
+        code = cli.main(list(arguments), prog_name="fedcollab", standalone_mode=False)
     except SystemExit as end:
         code = end.code
-    if (code or 0) not in allowed:
+    code = code if isinstance(code, int) else 0
+    if code not in allowed:
         raise SystemExit(f"`{' '.join(arguments)}` ended with {code}")
 
 
@@ -107,11 +109,9 @@ def cycles_of(folder: Path, cycles: int) -> tuple[list[float], list[str]]:
     files = sum(1 for path in Path(run).rglob("*") if path.is_file())
     size = sum(path.stat().st_size for path in Path(run).rglob("*") if path.is_file()) / 1e6
     tenths = found[:: max(1, cycles // 10)]
-    print(
-        f"{cycles} cycles: {' '.join(f'{value:.0f}' for value in [*tenths, found[-1]])} MB, {files} files of {size:.1f} MB, "
-        f"{time.process_time() - begun:.0f} s of CPU",
-        flush=True,
-    )
+    shown = " ".join(f"{value:.0f}" for value in [*tenths, found[-1]])
+    spent = time.process_time() - begun
+    print(f"{cycles} cycles: {shown} MB, {files} files of {size:.1f} MB, {spent:.0f} s of CPU", flush=True)
     return found, wrong
 
 

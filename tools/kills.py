@@ -213,6 +213,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--commands", nargs="+", choices=list(BEFORE), default=list(BEFORE))
     given = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended from outside"))  # not without ending the silos
     with tempfile.TemporaryDirectory() as folder:
         made = trials(Path(folder), given.kills, given.seed, given.commands)
     same = sum(trial.outcome == "same bytes" for trial in made)
