@@ -182,6 +182,70 @@ def test_a_full_disk_loses_nothing(run: Path) -> None:
     assert len(Run.open(run).distances().names) == 3
 
 
+SMALL_DISK = """
+import hashlib, json, os, pathlib, shutil, subprocess, sys
+from fedcollab.cli import main
+
+disk, source = pathlib.Path(sys.argv[1]), sys.argv[2]
+subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", disk], check=True)
+run = shutil.copytree(source, disk / "run")
+
+def content():
+    files = [path for path in run.rglob("*") if path.is_file()]
+    return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+def command(*arguments):
+    said, spoken = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.dup2(spoken, 2)
+        sys.argv = ["fedcollab", *arguments]
+        main()
+    os.close(spoken)
+    with os.fdopen(said) as text:
+        lines = text.read()
+    return [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), lines]
+
+before, answers = content(), []
+with open(disk / "fill", "wb", buffering=0) as fill:
+    try:
+        while True:
+            fill.write(bytes(4096))
+    except OSError:
+        pass
+for _ in range(2):
+    answers += [[*command("report", str(run), "--quiet"), content() == before],
+                [*command("leave", str(run), "--client", "a", "--quiet"), content() == before]]
+    (disk / "fill").unlink(missing_ok=True)
+    subprocess.run(["mount", "-o", "remount,ro", disk], check=True) if _ == 0 else None
+subprocess.run(["mount", "-o", "remount,rw", disk], check=True)
+answers.append([*command("leave", str(run), "--client", "a", "--quiet"), content() != before])
+print(json.dumps(answers))
+"""
+
+
+def test_a_small_disk_that_is_full_and_then_read_only(run: Path, tmp_path: Path) -> None:
+    """A real file system of 3 MB: full, then mounted read-only; one line each, nothing lost; then it goes on."""
+    (tmp_path / "disk").mkdir()
+    own = ["unshare", "--mount"]  # the mount is seen by this process alone, and ends with it
+    if shutil.which("unshare") is None or subprocess.run([*own, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("only root may mount a small disk")
+    done = subprocess.run(
+        [*own, sys.executable, "-c", SMALL_DISK, str(tmp_path / "disk"), str(run)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if "mount" in done.stderr and "permission denied" in done.stderr:
+        pytest.skip("mounting is not allowed here")
+    assert done.returncode == 0, done.stderr
+    *refused, last = json.loads(done.stdout.splitlines()[-1])
+    for (code, text, same), why in zip(refused, [*["No space left"] * 2, *["Read-only file system"] * 2], strict=True):
+        assert (code, text.count("\n"), same) == (2, 1, True), text
+        assert why in text
+    assert (last[0], last[2]) == (0, True), last
+
+
 def test_a_folder_that_may_not_be_written_to(tmp_path: Path) -> None:
     """As an ordinary user: root may write everywhere."""
     closed = tmp_path / "closed"
