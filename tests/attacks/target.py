@@ -1,8 +1,8 @@
 """A guarded silo that a hostile coordinator asks questions, and how much of its rows the answers give away.
 
 The statistic of every attack is a share: of the silo's 48 training rows (or of the values of a column), how many are
-matched by a guess of the attacker's, in every column within `NEAR` standard deviations (`NEAR_VALUE` for one column). Chance is the
-same share for 48 strangers, rows of the same distribution that no silo has.
+matched by a guess of the attacker's, in every column within `NEAR` standard deviations (`NEAR_VALUE` for one column).
+Chance is the same share for 48 strangers, rows of the same distribution that no silo has.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Target:
         self.data, self.limits = patients(1), limits
         self.guard = Guard.at(folder, limits)
         self.silo = Silo(self.data, limits=limits, key=KEY)
-        self.messages = 0
+        self.messages, self.refusals = 0, list[str]()
         honest = federate(Wire([self.data, patients(2, name="other")]))
         self.schema = honest.schema
 
@@ -80,20 +80,34 @@ class Target:
         if not served.done:
             self.silo.state.clear()
             self.silo.state.update(before)
-            raise Refusal(str(reply))
+            self.refusals.append(f"{action}: {reply.get('refused', reply.get('error'))}")
+            raise Refusal(self.refusals[-1])
         return reply
 
     def prepare(self, schema: Schema | str | None = None) -> Schema:
-        """Have the silo apply a schema; the one that honest clients agree on if none is given."""
+        """Have the silo apply a schema; the one that honest clients agree on if none is given, which it must accept."""
         made = schema if isinstance(schema, str) else (schema or self.schema).to_json()
-        self.ask("prepare", {"schema": made})
+        try:
+            self.ask("prepare", {"schema": made})
+        except Refusal as error:
+            if schema is None:
+                raise RuntimeError(f"an honest schema is refused: {error}") from None
+            raise
         return Schema.from_json(made)
 
     def setting(self, **changed: Any) -> str:
         """Return the setting of a training of logistic regression, but for what is changed."""
         options = changed.pop("model_options", {})
         model = Network.describe(changed.pop("model", "logistic"), options, self.schema.shape, 2)
-        plain = {"algorithm": "fedavg", "options": {}, "model": model, "lr": 0.1, "batch_size": 64, "epochs": 1, "seed": 0}
+        plain = {
+            "algorithm": "fedavg",
+            "options": {},
+            "model": model,
+            "lr": 0.1,
+            "batch_size": 64,
+            "epochs": 1,
+            "seed": 0,
+        }
         return json.dumps({**plain, **changed})
 
     def train(self, setting: str, w: Any, number: int = 1, **more: Any) -> NDArray[np.float32]:

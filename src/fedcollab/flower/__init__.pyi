@@ -1,11 +1,17 @@
 from . import processes as processes
 from .coalition import CoalitionGrid as CoalitionGrid
 from .coordinator.folder import FederationFolder as FederationFolder
+from .coordinator.planning import make_plan as make_plan
 from .coordinator.relay import connect as connect
 from .coordinator.relay import connect_federation as connect_federation
 from .grid import Flower as Flower
+from .silo.approvals import approve_plan as approve_plan
+from .silo.approvals import approved_plans as approved_plans
+from .silo.approvals import withdraw_plan as withdraw_plan
 from .silo.config import SiloConfig as SiloConfig
 from .silo.config import init_silo as init_silo
 from .silo.config import own_data as own_data
 from .silo.model import own_model as own_model
+from .silo.serving import silo_guard as silo_guard
+from .silo.serving import silo_limits as silo_limits
 from .silo.supernode import start_silo as start_silo

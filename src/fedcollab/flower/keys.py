@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives import serialization
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from fedcollab.errors import InputError
@@ -56,6 +57,71 @@ def make_silo_key(path: Path, comment: str) -> Path:
         path.write_bytes(key.private_bytes(*form))
         public_path.write_bytes(public + b" " + comment.encode() + b"\n")
     return public_path
+
+
+def fingerprint(public: bytes) -> str:
+    """Return the fingerprint of a public key in OpenSSH's format, by which people compare keys: SHA-256, 64 digits.
+
+    Parameters
+    ----------
+    public : bytes
+        The content of a .pub file; the comment does not count.
+    """
+    return hashlib.sha256(b" ".join(public.split()[:2])).hexdigest()
+
+
+def sign(path: Path, content: bytes) -> tuple[str, str]:
+    """Sign with a silo's private key.
+
+    Parameters
+    ----------
+    path : Path
+        The private key's file.
+    content : bytes
+        What to sign.
+
+    Returns
+    -------
+    signature, public : str
+        The ECDSA signature in hexadecimal digits, and the public key in OpenSSH's format.
+
+    Raises
+    ------
+    InputError
+        If the key cannot be read.
+    """
+    key = _private_key(path)
+    public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
+    return key.sign(content, ec.ECDSA(hashes.SHA384())).hex(), public.decode()
+
+
+def signed_by(path: Path, content: bytes, signature: str) -> bool:
+    """Return whether a signature is that of a silo's own private key.
+
+    Parameters
+    ----------
+    path : Path
+        The private key's file.
+    content : bytes
+        What was signed.
+    signature : str
+        The signature, in hexadecimal digits.
+    """
+    try:
+        _private_key(path).public_key().verify(bytes.fromhex(signature), content, ec.ECDSA(hashes.SHA384()))
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
+def _private_key(path: Path) -> ec.EllipticCurvePrivateKey:
+    try:
+        key = serialization.load_ssh_private_key(path.read_bytes(), None)
+    except (OSError, ValueError, UnsupportedAlgorithm) as error:
+        raise InputError(f"`{path}` cannot be read as this silo's key: {error}") from None
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise InputError(f"`{path}` must be a key that `fedcollab silo init` made")
+    return key
 
 
 def check_name(name: str) -> None:

@@ -8,8 +8,9 @@ over all folds. Test rows play no part.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, NotRequired, TypedDict, cast
 from weakref import WeakKeyDictionary
 
@@ -23,6 +24,7 @@ from fedcollab import seeds
 from fedcollab.data.schema import Arrays
 from fedcollab.data.split import fold_of
 from fedcollab.errors import InputError
+from fedcollab.training import honest
 from fedcollab.training.averaging import add_means, split_means, use_means
 from fedcollab.training.client import limit_train
 from fedcollab.training.client_side import (
@@ -42,14 +44,16 @@ from fedcollab.training.client_side import (
 from fedcollab.training.descend import Local, Setting, descend, gradient, personal, steps_of
 from fedcollab.training.hooks import Algorithm, State
 from fedcollab.training.kept import averaged_keys, first_state, with_own, withhold
+from fedcollab.training.measures import rounded_losses
 from fedcollab.training.models import Network
-from fedcollab.wire.action import Refused, Release, action
+from fedcollab.wire.action import Refused, Release, Step, action
 from fedcollab.wire.fields import FurtherArrays, Positive, Sides, Whole
 from fedcollab.wire.limits import Limits
 from fedcollab.wire.message import Message
 from fedcollab.wire.silo import Silo
 
 SLOT = "folds"
+TRAINED = "trained-folds"  # where a silo keeps what the next round's weights are compared with
 MOST_FOLDS = 10
 Models = Annotated[NDArray[np.float32], Sides("K", "P")]
 
@@ -133,7 +137,7 @@ class Work:
 
 @dataclass(frozen=True, eq=False)
 class Done:
-    """What a fold of a client left: losses summed over the rows that were held out, and what training gave."""
+    """What a fold of a client left: losses of the rows that were held out, summed and each, and what training gave."""
 
     losses: list[float]
     rows: int
@@ -141,6 +145,8 @@ class Done:
     state: State
     diverged: str = ""
     error: str = ""
+    each: list[NDArray[np.float64]] = field(default_factory=list)
+    mean_loss: float = 0.0
 
 
 _parts: WeakKeyDictionary[Arrays, dict[tuple[int, int], list[Part]]] = WeakKeyDictionary()
@@ -176,6 +182,7 @@ def _limit_folds(message: FoldsMessage, silo: Silo, limits: Limits) -> None:
     limit_train({**message, "w": message["w"][0]}, silo, limits)  # type: ignore[typeddict-unknown-key]
     if len(message["w"]) != message["folds"] or message["folds"] > MOST_FOLDS:
         raise Refused(f"`w` has {len(message['w'])} models; expected one for each fold, and at most {MOST_FOLDS}")
+    honest.check_start(cast(Message, message), silo, Setting(**json.loads(message["setting"])), TRAINED)
 
 
 def train_folds_stacked(messages: Mapping[str, Any], silos: Mapping[str, Silo]) -> dict[str, Message]:
@@ -213,7 +220,9 @@ def train_folds_stacked(messages: Mapping[str, Any], silos: Mapping[str, Silo]) 
     "train-folds",
     purpose="trained models on a part of the samples and measured them on the rest: weights and one mean loss",
     release=Release.EXACT,
+    step=Step.ADVICE,
     limit=_limit_folds,
+    cost=lambda message, silo: {"rounds": 1, "repeats": 1 if "since" not in message else 0},
     stacked=train_folds_stacked,
 )
 def train_folds(message: Annotated[FoldsMessage, FurtherArrays], silo: Silo) -> Annotated[FoldsReply, FurtherArrays]:
@@ -223,9 +232,11 @@ def train_folds(message: Annotated[FoldsMessage, FurtherArrays], silo: Silo) -> 
 
 def _unfit(parts: list[Part], silo: Silo) -> str:
     """Return why a client's folds cannot be used: empty ones, or updates of fewer samples than the silo's limit."""
-    fewest = min(len(part.y) for part in parts)
+    fewest, held = min(len(part.y) for part in parts), min(len(part.y_held) for part in parts)
     if fewest < silo.limits.min_samples:
         return f"a fold leaves {fewest} sample(s) to train on; this silo asks for at least {silo.limits.min_samples}"
+    if held < silo.limits.min_samples:  # the models of two folds differ by the samples of these folds
+        return f"a fold has {held} sample(s); this silo asks for at least {silo.limits.min_samples}"
     return "" if all(len(part.y_held) for part in parts) else "a fold has no samples"
 
 
@@ -246,12 +257,13 @@ def _work(message: Message, silo: Silo, setting: Setting) -> list[Work]:
             arrays = {key: value for key, value in kept.items() if isinstance(value, np.ndarray)}
             state = {key: tensor_of(value, silo.device)[fold] for key, value in arrays.items()}
         state, means = split_means(state)
-        name = f"{silo.name}, fold {fold}"
-        local = Local(name, part.x, part.y, with_own(own, state, setting), state, means)
+        name, least = f"{silo.lot}, fold {fold}", silo.limits.min_batch
+        local = Local(name, part.x, part.y, with_own(own, state, setting), state, means, least)
         measured = [local]
         if mean is not None:
             used = use_means(state, means)
-            measured = [Local(name, part.x, part.y, with_own({**own, "w": mean}, used, setting), used), local]
+            blended = with_own({**own, "w": mean}, used, setting)
+            measured = [Local(name, part.x, part.y, blended, used, least=least), local]
         work.append(Work(local, measured, own["w"], part, message["round"], message["train"]))
     return work
 
@@ -277,20 +289,23 @@ def _measure_and_train(jobs: Mapping[str, Work], setting: Setting, device: str) 
         withhold(reply, state, job.sent, setting)
         state = add_means(state, job.local.means, averaged_keys(algorithm, setting), job.number, setting.averaging)
         good = np.isfinite(loss) and all(is_finite(value) for value in (*reply.values(), *state.values()))
-        measured[key] = replace(measured[key], reply=reply, state=state, diverged="" if good else f"loss {loss:g}")
+        diverged = "" if good else f"loss {loss:g}"
+        measured[key] = replace(measured[key], reply=reply, state=state, diverged=diverged, mean_loss=float(loss))
     return measured
 
 
 def _measure(job: Work, algorithm: Algorithm, network: Network, setting: Setting) -> Done:
     """Return the loss of each kind of model, summed over the rows that it has not seen."""
-    losses, rows = [], len(job.part.y_held)
+    losses: list[NDArray[np.float64]] = []
+    summed, rows = [], len(job.part.y_held)
     for local in job.measured:
         w = local.message["w"]
         if algorithm.personalises:
             w = personal(local, algorithm, network, setting, job.number - 1)
         logits = gradient(network, setting).logits(w, job.part.x_held)
-        losses.append(float(functional.cross_entropy(logits, job.part.y_held, reduction="sum")))
-    return Done(losses, rows, {"w": job.sent}, job.local.state)
+        losses.append(functional.cross_entropy(logits, job.part.y_held, reduction="none").double().cpu().numpy())
+        summed.append(float(functional.cross_entropy(logits, job.part.y_held, reduction="sum")))
+    return Done(summed, rows, {"w": job.sent}, job.local.state, each=losses)
 
 
 def _reply(message: Message, silo: Silo, folds: list[Done]) -> Message:
@@ -300,6 +315,11 @@ def _reply(message: Message, silo: Silo, folds: list[Done]) -> Message:
         return {"error": error}
     rows = sum(fold.rows for fold in folds)
     held_out = np.array([sum(losses) / rows for losses in zip(*(fold.losses for fold in folds), strict=True)])
+    for place in range(len(held_out)):
+        losses = np.concatenate([fold.each[place] for fold in folds])
+        held_out[place] = rounded_losses(
+            held_out[place : place + 1], losses[None], silo, f"fold {place}", message["w"]
+        )[0]
     diverged = next((fold.diverged for fold in folds if fold.diverged), "")
     if diverged:
         return {"finite": False, "held_out": held_out, "diverged": diverged}
@@ -308,8 +328,23 @@ def _reply(message: Message, silo: Silo, folds: list[Done]) -> Message:
             silo.state.pop(slot, None)
     if not message["train"]:
         return {"finite": True, "held_out": held_out}
+    replied = arrays_of(_stack([fold.reply for fold in folds]))
+    _check_replies(message, silo, folds, replied["w"])
     keep_state(silo, message, arrays_of(_stack([fold.state for fold in folds])), SLOT)
-    return {"finite": True, "held_out": held_out, **arrays_of(_stack([fold.reply for fold in folds]))}
+    return {"finite": True, "held_out": held_out, **replied}
+
+
+def _check_replies(message: Message, silo: Silo, folds: list[Done], replied: NDArray[np.float32]) -> None:
+    """Refuse to send updates from which samples could be read, and keep what the next round is compared with."""
+    setting = Setting(**json.loads(message["setting"]))
+    with lend_network(setting, silo.device) as network:
+        given = [
+            honest.check_reply(
+                network, message, replied[place], part.x.cpu(), folds[place].mean_loss, silo, TRAINED, place
+            )
+            for place, part in enumerate(parts_of(silo, message["folds"], setting.seed))
+        ]
+    honest.note_update(message, silo, replied, given, TRAINED)
 
 
 def _stack(parts: list[State]) -> State:

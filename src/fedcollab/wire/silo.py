@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcollab.data.client import ClientData
+from fedcollab.data.rare import without_rare
 from fedcollab.data.schema import Arrays, Schema
+from fedcollab.data.split import with_test
 from fedcollab.errors import InputError
 from fedcollab.wire.limits import Limits
 from fedcollab.wire.message import Message
@@ -31,7 +33,10 @@ class Silo:
     limits : Limits
         What its administrator allows.
     key : bytes
-        The silo's secret key, if it is a process of its own; else empty.
+        The silo's secret key, if it is a process of its own; else empty. Folds, splits, batches and resamplings are
+        drawn with it.
+    starts : tuple of str
+        Digests of the weights from which the approved plan lets a training start, beside those drawn from its seed.
     """
 
     data: ClientData
@@ -39,6 +44,8 @@ class Silo:
     device: str = "cpu"
     limits: Limits = field(default_factory=Limits)
     key: bytes = b""
+    starts: tuple[str, ...] = ()
+    _rows: ClientData | None = None
     _arrays: tuple[str, Arrays] | None = None
     _features: tuple[str, NDArray[np.float32]] | None = None
 
@@ -49,10 +56,35 @@ class Silo:
 
     @property
     def secret(self) -> str:
-        """Return a digest of the client's samples, to seed random draws that a server cannot repeat."""
+        """Return a text to seed random draws with that a server cannot repeat.
+
+        It follows from the silo's key; in process, where clients have none, from their samples.
+        """
+        if self.key:
+            return hashlib.blake2b(b"draws", key=self.key[:64], digest_size=16).hexdigest()
         digest = hashlib.blake2b(self.arrays.x.tobytes(), digest_size=16)
         digest.update(self.arrays.y.tobytes())
         return digest.hexdigest()
+
+    @property
+    def lot(self) -> str:
+        """Return the client's part in the seeds of folds, splits and batches: its name, and its secret if it has a key.
+
+        So a server that knows seed and name cannot tell which samples are where. In process there is no key, and the
+        draws are those of (seed, name), the same in every runtime.
+        """
+        return f"{self.name}\x1f{self.secret}" if self.key else self.name
+
+    @property
+    def rows(self) -> ClientData:
+        """Return the client's samples as they may be described: categories of fewer rows than the limit are missing."""
+        if self._rows is None:
+            self._rows = without_rare(self.data, self.limits.min_samples)
+        return self._rows
+
+    def with_test(self, share: float, seed: int) -> ClientData:
+        """Return the client's samples with a test split: its own, or a hold-out that its key draws."""
+        return with_test(self.rows, share, seed, self.lot)
 
     @property
     def schema(self) -> Schema:
@@ -70,7 +102,7 @@ class Silo:
         """Return the client's samples as the schema prepares them: arrays for training and for testing."""
         text = self._schema_text()
         if self._arrays is None or self._arrays[0] != text:
-            self._arrays = (text, Schema.from_json(text).apply(self.data))
+            self._arrays = (text, Schema.from_json(text).apply(self.rows, self.lot))
         return self._arrays[1]
 
     @property

@@ -5,25 +5,19 @@ Whose silo this is stands in the silo's own config, which never leaves it; so do
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
-import fedcollab.distances.estimate
-import fedcollab.federation.federate
-import fedcollab.inspection.profile
-import fedcollab.training.compare_client
-import fedcollab.training.folds  # noqa: F401  (these declare every action that a silo can be asked for)
 from fedcollab.errors import InputError
 from fedcollab.flower.envelope import Answer, Envelope
 from fedcollab.flower.protocol import HELLO
-from fedcollab.flower.silo.config import SiloConfig, current_config
+from fedcollab.flower.silo.config import SIMULATION, SiloConfig, current_config
+from fedcollab.flower.silo.serving import silo_guard
 from fedcollab.flower.silo.state_store import StateStore
-from fedcollab.silo.guard import Guard
-from fedcollab.wire.action import ACTIONS
-from fedcollab.wire.limits import make_limits
 from fedcollab.wire.silo import Silo
 
 app = ClientApp()
@@ -73,8 +67,9 @@ def reply_to(envelope: Envelope, config: SiloConfig, run: str) -> Answer:
     if envelope.name != config.name:
         raise InputError(f"the message is for `{envelope.name}`; this silo is `{config.name}`")
     state = StateStore(config.state)
-    guard = Guard.at(config.state, make_limits(config.limits, ACTIONS))
-    silo = Silo(config.read_data(), state, config.device, guard.limits, state.key())
+    guard = silo_guard(config)
+    key = b"" if SIMULATION in os.environ else state.key()  # simulated clients draw as those of the other runtimes do
+    silo = Silo(config.read_data(), state, config.device, guard.limits, key)
     served = guard.serve(envelope.action, envelope.content, silo, run=run)
     if served.done:
         state.commit()
