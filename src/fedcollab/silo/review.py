@@ -54,15 +54,15 @@ def _about_training(plan: Plan) -> list[str]:
     if training is None:
         return []
     lines = [
-        f"Training: model {training.model}, algorithm {training.algorithm}, batches of {training.batch_size}, step size "
-        f"{training.lr:g}, at most {training.rounds} rounds of {training.local_epochs} local epoch(s)."
+        f"Training: model {training.model}, algorithm {training.algorithm}, batches of {training.batch_size}, "
+        f"step size {training.lr:g}, at most {training.rounds} rounds of {training.local_epochs} local epoch(s)."
     ]
     if plan.coalitions:
         lines.append("Coalitions: " + "; ".join(", ".join(group) for group in plan.coalitions) + ".")
     if training.secure_aggregation:
         lines.append("Updates are masked: the coordinator sees sums over a coalition alone.")
     else:
-        lines.append("Updates are not masked: the coordinator sees each silo's own; a partner of two can work it out.")
+        lines.append("Updates are not masked: the coordinator sees each silo's own, and so can a partner of two.")
     if plan.comparison_alone:
         lines.append(
             "The silo also trains alone, for comparison: the coordinator then sees a model of its samples alone."

@@ -99,6 +99,6 @@ def _budget(
         tests = 4 * partners * max(1, len(methods)) + 4 * candidates
         each = max((ROUNDS.get(method, 1) for method in methods), default=1)
         repeats, updates = 4 * len(methods) + candidates + 2, each + candidates * rounds
-        return {"models": tests + 10, "repeats": repeats, "rounds": updates, "schemas": 3}
+        return {"models": tests + 10, "repeats": repeats, "rounds": updates, "schemas": 2}
     times = 2 if alone else 1
-    return {"models": 20 + 4 * times, "repeats": 2 * times, "rounds": 2 * times * rounds, "schemas": 3}
+    return {"models": 20 + 4 * times, "repeats": 2 * times, "rounds": 2 * times * rounds, "schemas": 2}
