@@ -31,7 +31,7 @@ FORMAT = 1
 UNFINISHED = ".fedcollab~"
 
 
-def write_bytes(path: str | Path, content: bytes) -> None:
+def write_bytes(path: str | Path, content: bytes, *, private: bool = False) -> None:
     """Write a file atomically: a reader sees the old content or the new one, never half of it.
 
     Parameters
@@ -40,6 +40,8 @@ def write_bytes(path: str | Path, content: bytes) -> None:
         The file; folders that are missing are made.
     content : bytes
         What to write.
+    private : bool
+        Whether only its owner may read and write the file (0600): models and what training keeps remember samples.
 
     Raises
     ------
@@ -59,7 +61,7 @@ def write_bytes(path: str | Path, content: bytes) -> None:
             file.flush()
             umask = os.umask(0)
             os.umask(umask)
-            os.chmod(temporary, 0o666 & ~umask)
+            os.chmod(temporary, (0o600 if private else 0o666) & ~umask)
             if fcntl:  # while it is locked: nobody takes it for a dead writer's
                 os.replace(temporary, path)
         if not fcntl:

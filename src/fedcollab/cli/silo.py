@@ -73,4 +73,22 @@ def start(config: Path) -> None:
     """Connect to the coordinator and answer its messages, until interrupted."""
     data = flower.SiloConfig.read(config).check_data()
     click.echo(f"{data!r} takes part; Ctrl-C ends it.", err=True)
+    for line in flower.renewal_warnings(flower.SiloConfig.read(config)):
+        click.echo(f"fedcollab: {line}", err=True)
     flower.start_silo(config)
+
+
+@silo.command(epilog="Example:  fedcollab silo renew silo.toml")
+@click.argument("config", type=click.Path(path_type=Path), default=Path("silo.toml"))
+@click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output, for programs.")
+def renew(config: Path, as_json: bool) -> None:
+    """Make this silo's key pair anew; the coordinator expels the old key and admits the new one."""
+    own = flower.SiloConfig.read(config)
+    public = flower.renew_silo_key(own.key, own.name)
+    if as_json:
+        options.print_json({"public_key": str(public)})
+        return
+    click.echo(
+        f"Send {public} to the coordinator: `fedcollab federation expel`, then `admit`. The old key is kept beside."
+    )
+    click.echo("Plans were signed with the old key: approve those that go on again, then start the silo again.")

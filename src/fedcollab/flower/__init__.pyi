@@ -5,12 +5,15 @@ from .coordinator.planning import make_plan as make_plan
 from .coordinator.relay import connect as connect
 from .coordinator.relay import connect_federation as connect_federation
 from .grid import Flower as Flower
+from .keys import renew_silo_key as renew_silo_key
 from .silo.approvals import approve_plan as approve_plan
 from .silo.approvals import approved_plans as approved_plans
 from .silo.approvals import withdraw_plan as withdraw_plan
+from .silo.config import Invitation as Invitation
 from .silo.config import SiloConfig as SiloConfig
 from .silo.config import init_silo as init_silo
 from .silo.config import own_data as own_data
+from .silo.config import renewal_warnings as renewal_warnings
 from .silo.model import own_model as own_model
 from .silo.serving import silo_guard as silo_guard
 from .silo.serving import silo_limits as silo_limits

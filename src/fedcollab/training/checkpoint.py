@@ -136,9 +136,8 @@ class Checkpoint:
         if self._newest is None:
             return
         started = time.monotonic()
-        write_bytes(
-            self.path, pack({"settings": _text(self.settings), "identity": self.identity, **_flat(self._newest)})
-        )
+        content = pack({"settings": _text(self.settings), "identity": self.identity, **_flat(self._newest)})
+        write_bytes(self.path, content, private=True)
         self._newest = None
         ended = time.monotonic()
         self._due = ended + max(EVERY, (ended - started) / SHARE)

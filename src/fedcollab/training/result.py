@@ -234,7 +234,7 @@ class TrainingResult:
             for row, flat in enumerate(rows)
             for name, value in _split(flat, self.layout).items()
         }
-        artefact.write_bytes(path.with_suffix(".safetensors"), bytes(save_arrays(tensors)))
+        artefact.write_bytes(path.with_suffix(".safetensors"), bytes(save_arrays(tensors)), private=True)
         artefact.write_bytes(path.with_suffix(".jsonl"), self.history.lines())
         artefact.write_json(
             path,

@@ -12,10 +12,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from fedcollab.errors import InputError
-from fedcollab.flower.keys import private_files
+from fedcollab.flower.keys import WARN_DAYS, days_left, private_files
 
 DAYS = 730  # that the certificates are valid; the authority's twice as long
-WARN = 60  # days before their end from which on there are warnings
 
 
 def make_certificates(folder: Path, name: str, host: str) -> None:
@@ -53,7 +52,7 @@ def renew_certificate(folder: Path, name: str, host: str) -> None:
         raise InputError(f"`{folder / 'ca.key'}` cannot be read as the authority's key: {error}") from None
     if not isinstance(authority, ec.EllipticCurvePrivateKey):
         raise InputError(f"`{folder / 'ca.key'}` is not a key that `fedcollab federation init` made")
-    if ends(folder / "ca.crt") < datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=WARN):
+    if ends(folder / "ca.crt") < datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=WARN_DAYS):
         raise InputError("the federation's authority itself ends soon; make a new federation and send new invitations")
     _write(folder, name, host, authority, new_authority=False)
 
@@ -89,8 +88,8 @@ def expiry_warnings(path: Path, what: str, remedy: str) -> list[str]:
     remedy : str
         What to do.
     """
-    days = (ends(path) - datetime.datetime.now(datetime.UTC)).days
-    if days >= WARN:
+    days = days_left(path.read_bytes())
+    if days >= WARN_DAYS:
         return []
     when = f"ends in {days} days" if days >= 0 else f"ended {-days} days ago"
     return [f"{what} {when} ({ends(path):%Y-%m-%d}); {remedy}"]

@@ -185,6 +185,28 @@ class Invitation(Struct, frozen=True):
         return invitation
 
 
+def renewal_warnings(config: SiloConfig) -> list[str]:
+    """Return a line for the silo's key and for the federation's certificate, if they end soon.
+
+    Parameters
+    ----------
+    config : SiloConfig
+        The silo's config.
+
+    Returns
+    -------
+    list of str
+        What ends, when, and what to do.
+    """
+    lines = keys.age_warnings(config.key)
+    certificate = Invitation.read(config.invitation).certificate if config.invitation.is_file() else None
+    if certificate is not None:
+        days = keys.days_left(certificate.encode())
+        if days < keys.WARN_DAYS:
+            lines.append(f"the invitation's certificate ends in {days} days; ask the coordinator for a new invitation")
+    return lines
+
+
 def init_silo(
     folder: Path, name: str, data: Path, label: str | None, invitation: Path | None, preset: str | None = None
 ) -> tuple[Path, Path | None]:
