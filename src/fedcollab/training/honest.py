@@ -11,7 +11,7 @@ first layer that only one sample activates, weights so large that only one sampl
              sent in this training (an average of updates is no longer than the longest, and a partner with more samples
              takes more steps); likewise what else is sent
     reply    the silo attacks its own update: of all rows, those that units of the first layer, differences of two, or
-             differences from the round before have given away in this training so far must be at most a tenth, beyond
+             differences from the round before have given away in this training so far must be at most a 25th, beyond
              those that are given away by chance; and the loss of the weights that were sent must be of this world
 
 The checks are for crafted weights. What an honest server learns from many honest updates is another matter: see
@@ -43,9 +43,9 @@ STRIDE, MISSED = 30.0, 10
 #: the largest step size, and the largest share by which a step may shrink the weights
 LARGEST_LR, LARGEST_DECAY = 1.0, 0.05
 #: a guess is a row's if it is within this many deviations in every column; so many columns are looked at
-NEAR, COLUMNS = 0.05, 8
+NEAR, COLUMNS = 0.03, 8
 #: the share of the samples that may be given away beyond chance before an update is refused, and their least number
-EXPOSED, AT_LEAST = 0.1, 3
+EXPOSED, AT_LEAST = 0.04, 2
 #: the mean loss above which weights are no honest model, times 1 + log(classes)
 MOST_LOSS = 8.0
 #: pairs of units that are looked at, those nearest to each other first
@@ -220,7 +220,7 @@ def check_reply(
     Raises
     ------
     Refused
-        If they are more than a tenth, or the weights that were sent are far from any use.
+        If they are more than a 25th (at least two), or the weights that were sent are far from any use.
     """
     nothing = np.zeros(0, dtype=np.int64)
     if not silo.limits.check_training:
@@ -266,7 +266,7 @@ def exposed(
     -------
     array of int
         The positions of the rows that a guess matches best, as many as are beyond those that are matched if the values
-        of each column are exchanged between samples.
+        of each column are exchanged between samples, and three standard errors of these.
     """
     from scipy.spatial import cKDTree  # type: ignore[import-untyped]
 
@@ -299,7 +299,8 @@ def exposed(
     own, other = (
         tree.query(each / scale, p=np.inf, distance_upper_bound=NEAR)[0] for each in (rows[:, chosen], strange)
     )
-    beyond = max(0, int(np.isfinite(own).sum()) - int(np.isfinite(other).sum()))
+    hits, chance = int(np.isfinite(own).sum()), int(np.isfinite(other).sum())
+    beyond = max(0, int(hits - chance - 3 * np.sqrt(chance)))
     return np.sort(np.argsort(own, kind="stable")[:beyond])
 
 
