@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedcollab.advice import sums  # noqa: F401  (declares an action)
 from fedcollab.data import ClientData
 from fedcollab.distances import estimate_distances
 from fedcollab.encoders import register_encoder
@@ -355,6 +356,8 @@ PROPER: dict[str, Message] = {
     "train": {"setting": "{}", "round": 1, "w": np.zeros(3, dtype=np.float32), "coalition": ["a", "b"]},
     "train-folds": {"setting": "{}", "round": 1, "folds": 2, "w": np.zeros((2, 3), dtype=np.float32), "train": True,
                     "last": False, "coalition": ["a", "b"]},
+    "train-alone": {"setting": "{}", "rounds": 2, "folds": 2, "w": np.zeros(3, dtype=np.float32), "training": "t"},
+    "ridge-sums": {"folds": 2, "most": 10, "seed": 0},
     "evaluate": {"setting": "{}", "round": 1, "w": np.zeros(3, dtype=np.float32), "personal": False, "keep": False,
                  "stay": False, "mean": False},
     compare_client.compare.name: {"trainings": ["t"], "settings": ["{}"], "w0": np.zeros(3, dtype=np.float32)},

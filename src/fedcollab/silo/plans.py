@@ -191,7 +191,8 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 return f"the plan's {what} is {there}, the message's {here}"
         if abs(lr - wanted.lr) > 1e-9 * wanted.lr:
             return f"the plan's step size is {wanted.lr:g}, the message's {lr:g}"
-        if message.get("round", message.get("rounds", 0)) > wanted.rounds + 1:
+        rounds = message["round"] if "round" in message else message["rounds"]  # one round, or all of them alone
+        if rounds > wanted.rounds + 1:
             return f"the plan has {wanted.rounds} rounds"
         return self._coalition_objection(message, name)
 
