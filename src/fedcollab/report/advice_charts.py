@@ -27,7 +27,7 @@ def expected_gains(rows: Rows) -> Chart:
     count = len({row["name"] for row in rows})
     kinds = [kind for kind in KINDS if any(row["kind"] == kind for row in rows)]
     axis = alt.Axis(
-        labelAngle=-90 if count > 6 else 0, labelLimit=130, labelOverlap=True, ticks=False, domain=False,
+        labelAngle=-90 if count > 6 else 0, labelLimit=240, labelOverlap=True, ticks=False, domain=False,
         labels=count <= NAMED,
     )  # fmt: skip
     base = alt.Chart(alt.InlineData(values=rows)).encode(
@@ -102,7 +102,7 @@ def weights(picture: Weights, *, live: bool = False) -> Chart:
             y2="y2:Q",
             color=alt.Color(
                 "w:Q",
-                scale=alt.Scale(scheme=theme.MATRIX, domain=[0, 1], reverse=True),
+                scale=alt.Scale(type="pow", exponent=0.4, scheme=theme.MATRIX, domain=[0, 1], reverse=True),
                 legend=alt.Legend(title="Weight", gradientLength=180),
             ),
             tooltip=[
