@@ -512,8 +512,8 @@ def test_splits_that_differ_by_a_sample_are_refused(tmp_path: Path) -> None:
     assert "quantity" in described(guard, silo, 0.2, seed=1)
     open_handed = Guard.at(tmp_path / "other", Limits(min_samples=1))
     plain = Silo(silo.data)
-    sums = [described(open_handed, plain, share)["sum"] for share in (12 / 60, 13 / 60)]
-    gaps = np.abs(silo.data.x - (sums[0] - sums[1])).max(axis=1)
+    totals = [described(open_handed, plain, share)["sum"] for share in (12 / 60, 13 / 60)]
+    gaps = np.abs(silo.data.x - (totals[0] - totals[1])).max(axis=1)
     assert gaps.min() < 1e-9, "without the limit the difference of two sums is a sample"
 
 

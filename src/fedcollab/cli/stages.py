@@ -332,7 +332,9 @@ def all_stages(
     for way in runs.WAYS:
         results[way] = fitted.train(way=way, **asked, **({} if way == "local" else chosen))
     curve = fitted.learning_curve(results["local"], **asked) if learning_curve else None
-    return fitted, report_of.Judgement.of(results, fitted.compare(results), fitted.distances.names, curve)
+    advice = None if fitted.settings.run is None else fitted.settings.run.advice()
+    comparison = fitted.compare(results)
+    return fitted, report_of.Judgement.of(results, comparison, fitted.distances.names, curve, advice=advice)
 
 
 def pipeline_of(C: float | str, settings: Mapping[str, Any], *, quiet: bool, run_dir: Run | None = None) -> FedCollab:
@@ -401,7 +403,7 @@ def compared_in_run(out: Path, present: Federation) -> Judgement | None:
     if len(results) < 2 or out.name not in results:
         return None
     comparison, curve = runs.keep_comparison(run, present, results), runs.read_learning_curve(run)
-    return report_of.Judgement.of(results, comparison, present.names, curve)
+    return report_of.Judgement.of(results, comparison, present.names, curve, advice=run.advice())
 
 
 def limited(constraints: Mapping[str, Any]) -> dict[str, Any]:
