@@ -52,3 +52,18 @@ def test_three_silos_train_under_masks(running: Running) -> None:
         sent = [entry["sent"] for entry in entries if entry["action"] == "train" and entry["outcome"] == "answered"]
         assert sum(any(array.startswith("masked uint32") for array in arrays) for arrays in sent) >= TRAINING["rounds"]
         assert member.GROUP in StateStore(running.root / name / "state")
+
+
+def test_four_silos_reveal_shares_of_their_masks(running: Running) -> None:
+    """Of four members one may drop out, so that each round has one more call. With the seed of the test before, three
+    of them would refuse: they have added up the same first model without the fourth."""
+    settings = {**TRAINING, "seed": 4, "rounds": 1, "stopping": "none"}
+    expected = train(federate(Wire(running.clients), seed=3), "global", **settings)
+    with connect_federation(running.folder) as flower:
+        there = federate(flower, seed=3)
+        before = flower.cost.rounds
+        secure = train(there, "global", secure_aggregation=True, **settings)
+        assert flower.cost.rounds - before == 4  # keys, updates, shares, evaluation
+    np.testing.assert_allclose(secure.models["last"], expected.models["last"], rtol=0, atol=1e-5)
+    entries = Audit(running.root / "west" / "state" / "audit.jsonl").entries()
+    assert [entry["outcome"] for entry in entries if entry["action"] == "secure-unmask"] == ["answered"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,7 +11,8 @@ import numpy as np
 import pytest
 
 from fedcollab import files as artefact
-from fedcollab.coalitions import CPath, c_path, solve
+from fedcollab.advice.result import Advice, Candidate, Expected, Gain
+from fedcollab.coalitions import CPath, c_path, personal_weights, solve
 from fedcollab.coalitions.path import Segment
 from fedcollab.distances import Distances
 from fedcollab.report.slider import bound_terms
@@ -81,6 +83,67 @@ def make_training(names: Sequence[str], coalitions: list[list[str]], top: float)
     measures |= {"samples": np.full(len(names), 1000.0), "loss_stderr": np.full(len(names), 0.01)}
     cost = {"rounds": 4, "bytes_up": 4096, "seconds": 1.5}
     return TrainingResult(tuple(names), coalitions, measures, history=History(rows), cost=cost)
+
+
+def make_candidate(label: str, kind: str, coalitions: list[list[str]], gain: float, **given: object) -> Candidate:
+    """A candidate whose gain in accuracy is a tenth of its gain in loss, the same for all clients."""
+    names = [name for members in coalitions for name in members]
+    told = {"algorithm": "fedavg", "options": {}, "keep": (), "C": 5.0, "rounds": [8], "means": [True], **given}
+    return Candidate(
+        label, kind, coalitions=coalitions, gain=Expected(gain, 0.02), accuracy_gain=Expected(gain / 10, 0.002),
+        held_out={name: [0.5 - gain, 0.8 + gain / 10, 0.01, 0.02] for name in names}, **told,
+    )  # type: ignore[arg-type]  # fmt: skip
+
+
+def make_advice(distances: Distances, kind: str = "together", verdict: str | None = None) -> Advice:
+    """An advice of this kind among four candidates; the first client gains most and the last one loses."""
+    names = list(distances.names)
+    half = (len(names) + 1) // 2
+    two = [names[:half], names[half:]]
+    ditto = {"algorithm": "ditto", "options": {"lam": 1.0}, "keep": ("output-bias",)}
+    candidates = [
+        make_candidate("alone", "alone", [[name] for name in names], 0.0),
+        make_candidate("everyone, Ditto with an own intercept", "together", [names], 0.06, **ditto),
+        make_candidate("2 coalitions, FedAvg", "coalitions", two, 0.05, rounds=[4, 6]),
+        make_candidate("own weights", "own weights", two, 0.04, algorithm="own-weights"),
+        make_candidate("everyone, FedAvg", "together", [names], -0.02, dropped=True),
+    ]
+    chosen = next(k for k, each in enumerate(candidates) if each.kind == kind)
+    if kind == "own weights":
+        weights = personal_weights(distances, None, 5.0)[0]
+    else:
+        groups = candidates[chosen].coalitions
+        label = np.array([next(k for k, members in enumerate(groups) if name in members) for name in names])
+        masses = (label[:, None] == label) * distances.quantities
+        weights = masses / masses.sum(axis=1, keepdims=True)
+    spread = np.linspace(0.05, -0.01, len(names))
+    gains = {
+        name: Gain(10 * mean, 0.02, Expected(10 * mean, 0.02), Expected(mean, 0.01), name != names[-1])
+        for name, mean in zip(names, spread.tolist(), strict=True)
+    }
+    return Advice(
+        tuple(names), distances.quantities.astype(float), verdict or kind, chosen,
+        two if kind == "own weights" else candidates[chosen].coalitions, weights, 5.0, candidates, gains,
+        Expected(0.06, 0.02), fit={"a": 0.8, "b": 0.2, "C": 4.0, "explained": 0.4, "pairs": 12},
+        separates=[
+            {"column": "scanner", "apart": 2.5, "helps": 0.001, "matters": False},
+            {"column": "<b>dose", "apart": 1.5, "helps": 0.04, "matters": True},
+        ],
+        cost={"calls": 100, "cpu_seconds": 12.0},
+    )  # fmt: skip
+
+
+def make_advised_run(folder: Path, names: Sequence[str], kind: str = "together", *, trained: bool = True) -> Path:
+    """A run directory with an advice and, where `trained`, with the training that follows it."""
+    make_run(folder, names, "training" if trained else "coalitions")
+    advice = make_advice(Distances.load(folder / "distances.json"), kind)
+    advice.save(folder / "advice.json")
+    if trained:
+        how = advice.candidate
+        result = make_training(names, how.coalitions, 0.83)
+        settings = {"algorithm": how.algorithm, "options": dict(how.options), "keep": list(how.keep)}
+        replace(result, method=how.algorithm, settings=settings).save(folder / "training/coalitions/training.json")
+    return folder
 
 
 def make_run(folder: Path, names: Sequence[str], stage: str = "training", **options: object) -> Path:

@@ -13,7 +13,7 @@ import pytest
 from fedcollab.report import write
 from fedcollab.training import TrainingResult
 
-from .conftest import make_training
+from .conftest import make_advised_run, make_training
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 BROWSER = next(
@@ -156,6 +156,30 @@ def test_what_contradicts_the_answer_is_seen_first(run_of, visit, tmp_path, view
     KEPT.mkdir(parents=True, exist_ok=True)
     page.screenshot(path=KEPT / f"contradiction-{viewport['width']}.png")
     assert [rule["id"] for rule in axe.Axe().run(page).response["violations"]] == []
+
+
+@pytest.fixture(scope="module")
+def advised(tmp_path_factory):
+    """The page of a run that was trained as advised."""
+    return write(make_advised_run(tmp_path_factory.mktemp("advised"), ("north", "south", "east", "west")))
+
+
+@pytest.mark.parametrize(("viewport", "scheme"), [(DESKTOP, "light"), (DESKTOP, "dark"), (PHONE, "light")])
+def test_the_advice_is_on_the_first_screen(advised, visit, viewport, scheme):
+    """Verdict and gains are seen without scrolling on a desk, nothing is cut on a phone, and all is accessible."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed")
+    page = visit(advised, viewport, color_scheme=scheme)
+    gains, headline = page.locator("#expected").bounding_box(), page.locator(".headline").bounding_box()
+    assert headline["y"] < gains["y"] < viewport["height"]
+    if viewport == DESKTOP:
+        assert gains["y"] + gains["height"] <= viewport["height"]
+    assert page.locator("#weights svg .mark-rect path").count() == 16
+    assert page.locator(".plot:not(:has(svg, canvas))").count() == 0
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "the page scrolls sideways"
+    KEPT.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=KEPT / f"advice-{viewport['width']}-{scheme}.png", full_page=True)
+    found = axe.Axe().run(page).response["violations"]
+    assert [(rule["id"], rule["nodes"][0]["html"][:120]) for rule in found] == []
 
 
 #: words of the training table that are broken over two lines, and cells that stick out of the screen

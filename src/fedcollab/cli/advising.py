@@ -80,4 +80,5 @@ def advise(
         options.print_json(options.read_json(out / "advice.json"))
     else:
         folder = quote(str(out))
-        report_of.show_advice(advice, next_command=f"fedcollab train --coalitions {folder} -o {folder}")
+        report_of.show_advice(advice)
+        click.echo(f"\nNext:    fedcollab train --coalitions {folder} -o {folder}")

@@ -8,6 +8,7 @@ import numpy as np
 
 from fedcollab.coalitions import Stability, rationality
 from fedcollab.coalitions.explain import more_in_words
+from fedcollab.report.advised import answer_lines
 from fedcollab.report.clients import ClientRow, weakest
 from fedcollab.report.words import coalition_line, figure, headline, range_of_names
 
@@ -48,13 +49,21 @@ def answer(
                 {"number": number, "names": line, "size": size.strip("()"), "inside": _inside(run, number - 1)}
             )
     singles = [{"number": n, "name": names[0]} for n, names in enumerate(members, 1) if len(names) == 1]
+    said = (
+        answer_lines(run, run.advice)
+        if run.advice is not None
+        else {
+            "headline": headline(members, run.names),
+            "cards": "",
+            "why": _why(run, rows),
+            "sure": _sure(run, rows, moved, stable),
+        }
+    )
     return {
-        "headline": headline(members, run.names),
+        **said,
         "groups": groups,
         "singles": singles,
         "singles_words": "1 client, by itself" if len(singles) == 1 else f"{len(singles)} clients, each by itself",
-        "why": _why(run, rows),
-        "sure": _sure(run, rows, moved, stable),
     }
 
 

@@ -393,7 +393,7 @@ def gains(rows: Rows, count: int) -> Chart:
     count : int
         How many clients there are.
     """
-    ways = [way for way in theme.COLOURS if any(row["way"] == way for row in rows)]
+    ways = [way for way in theme.WAYS if any(row["way"] == way for row in rows)]
     base = alt.Chart(alt.InlineData(values=rows)).encode(
         x=_client_axis(count), xOffset=alt.XOffset("way:N", scale=alt.Scale(domain=ways, paddingOuter=0.3))
     )
@@ -402,7 +402,7 @@ def gains(rows: Rows, count: int) -> Chart:
         y2="high:Q",
         color=_way_colour(ways),
     )
-    shape = {"alone": "circle", "everyone together": "cross", "in coalitions": "diamond"}
+    shape = {"alone": "circle", "everyone together": "cross", "in coalitions": "diamond", "as advised": "diamond"}
     points = base.mark_point(filled=True, opacity=1, size=60 if count <= NAMED else 20).encode(
         y=alt.Y("accuracy:Q", title="Test accuracy", axis=alt.Axis(format=".0%"), scale=alt.Scale(zero=False)),
         color=_way_colour(ways),
@@ -431,8 +431,8 @@ def curves(rows: Rows, domain: Sequence[float], *, legend: bool = True) -> Chart
     legend : bool, default True
         Whether to draw the legend.
     """
-    ways = [way for way in theme.COLOURS if any(row["way"] == way for row in rows)]
-    dash = {"alone": [2, 3], "everyone together": [7, 4], "in coalitions": [1, 0]}
+    ways = [way for way in theme.WAYS if any(row["way"] == way for row in rows)]
+    dash = {"alone": [2, 3], "everyone together": [7, 4], "in coalitions": [1, 0], "as advised": [1, 0]}
     chart: Chart = (
         alt.Chart(alt.InlineData(values=rows))
         .mark_line(strokeWidth=2.2)
@@ -464,7 +464,7 @@ def _way_colour(ways: Sequence[str], legend: bool = True) -> alt.Color:
     """Return the colours of the ways of training."""
     return alt.Color(
         "way:N",
-        scale=alt.Scale(domain=list(ways), range=[theme.COLOURS[way] for way in ways]),
+        scale=alt.Scale(domain=list(ways), range=[theme.WAYS[way] for way in ways]),
         legend=alt.Legend(title=None) if legend else None,
     )
 

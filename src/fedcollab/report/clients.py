@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from fedcollab.coalitions import Stability, stability
 from fedcollab.coalitions.explain import more_in_words
+from fedcollab.report.advised import client_sentence
 from fedcollab.report.words import figure, signed
 from fedcollab.uncertainty import BETTER, UNCLEAR, UNKNOWN, WORSE, Estimate
 
@@ -52,6 +53,8 @@ class ClientRow:
         Its measured accuracy alone and in its coalition.
     measured : Estimate, optional
         How much better its measured accuracy is than alone, and how sure that is.
+    advised : str
+        What the advice says for it, in a sentence; empty where there is none.
     """
 
     name: str
@@ -67,6 +70,7 @@ class ClientRow:
     accuracy_alone: float | None = None
     accuracy: float | None = None
     measured: Estimate | None = None
+    advised: str = ""
 
     @property
     def change(self) -> float:
@@ -92,9 +96,12 @@ class ClientRow:
 
 
 def steadiness(run: RunContents) -> Stability | None:
-    """Return how often resampled distances give the same partners, or None where the distances carry no replicates."""
+    """Return how often resampled distances give the same partners.
+
+    None where the distances carry no replicates, or where not they but measurements (an advice) decided on partners.
+    """
     draws, collaboration = run.distances.replicates, run.collaboration
-    if draws is None or collaboration is None or len(run.names) < 2:
+    if draws is None or collaboration is None or len(run.names) < 2 or run.advice is not None:
         return None
     most = int(np.clip(WORK // len(run.names) ** 2, 1, len(draws)))
     return stability(run.distances, collaboration, replicates=draws[:most], restarts=RESTARTS)
@@ -128,6 +135,7 @@ def client_rows(run: RunContents, stable: Stability | None = None) -> list[Clien
                 accuracy_alone=known["local"],
                 accuracy=known["coalitions"],
                 measured=None if gains is None else gains[client],
+                advised="" if run.advice is None else client_sentence(run.advice, run.names[client]),
             )
         )
     return rows
@@ -191,6 +199,8 @@ def _closest_words(choice: Choice | None, explanation: Explanation, objective: f
     added = extra(choice, explanation)
     own = choice.bound - explanation.now.bound
     share = more_in_words(added / objective) if objective else f"{figure(added)} more"
+    if added < -1e-9:  # only where measurements, not the bound, decided
+        return f"{place}: {figure(-added)} lower in total."
     if added <= 1e-9:
         return f"{place}: just as good in total."
     feels = "better" if own < 0 else "worse"

@@ -18,14 +18,17 @@ from fedcollab.report.clients import client_rows, steadiness
 from fedcollab.report.differences import distance_words, many_clients
 from fedcollab.report.facts import cost_facts, next_commands, setting_facts
 from fedcollab.report.findings import finding_rows, separates
+from fedcollab.report.measured import advice_section, weight_picture
 from fedcollab.report.pictures import pictures
 from fedcollab.report.run import RunContents
 from fedcollab.report.slider import packed, slider
+from fedcollab.report.ways import way_words
 from fedcollab.report.words import figure
 from fedcollab.wire.absence import words
 
 SECTIONS = (
     ("answer", "The answer"),
+    ("advice", "What was measured"),
     ("change", "How it would change"),
     ("clients", "Client by client"),
     ("check", "The data"),
@@ -46,6 +49,7 @@ def render(run: RunContents) -> str:
     results = _trained(run)
     crowded = many_clients(run)
     quantities = run.distances.quantities
+    words_of = way_words(run.results, run.advice)
     source = run.config.get("settings", {}).get("source") or run.directory.resolve().name
     return template.render(
         title=f"Who should train with whom? {source}",
@@ -53,13 +57,14 @@ def render(run: RunContents) -> str:
         date=str(run.config.get("started", ""))[:10],
         version=__version__,
         names=run.names,
-        sections=SECTIONS,
+        sections=[each for each in SECTIONS if each[0] != "advice" or run.advice is not None],
         palette=len(theme.COALITIONS),
-        ways=theme.COLOURS.items(),
+        ways=[(word, theme.WAYS[word]) for word in words_of.values()],
         css=Markup(_file("page.css").replace("{{ badges }}", _badges())),
         js=Markup(_file("page.js")),
         runtime=Markup(_runtime()),
         answer=answer(run, rows, moved, stable),
+        advice=advice_section(run),
         slider=None if moved is None else _slider_words(moved),
         rows=rows,
         crowded=crowded,
@@ -85,6 +90,7 @@ def render(run: RunContents) -> str:
                 "distance": None if crowded else packed(np.where(run.distances.observed, run.distances.matrix, np.nan)),
                 "error": None if crowded else packed(run.distances.stderr),
                 "slider": moved,
+                "weights": _weights(run),
                 "blocks": [] if run.collaboration is None else charts.blocks(run.collaboration.assignment),
                 "palette": len(theme.COALITIONS),
                 "crisp": charts.CRISP,
@@ -161,9 +167,7 @@ def _trained(run: RunContents) -> dict[str, Any] | None:
     if run.judgement is None:
         return None
     waiting = [
-        word
-        for way, word in (("local", "alone"), ("global", "with everyone"), ("coalitions", "in coalitions"))
-        if way not in run.results
+        word for way, word in {**run.judgement.ways, "global": "with everyone"}.items() if way not in run.results
     ]
     pictures = trained.curve_rows(run)
     return {
@@ -175,6 +179,14 @@ def _trained(run: RunContents) -> dict[str, Any] | None:
         "verdicts": trained.verdict_rows(run),
         "waiting": f"Not trained yet: {', '.join(waiting)}." if waiting else "",
     }
+
+
+def _weights(run: RunContents) -> list[list[int]] | None:
+    """Return the weights of the advice in thousandths, row by row, where the page draws each pair of clients."""
+    if run.advice is None or many_clients(run):
+        return None
+    picture = weight_picture(run, run.advice)
+    return None if picture is None else np.rint(1000 * picture.matrix).astype(int).tolist()
 
 
 def _specs(run: RunContents, moved: dict[str, Any] | None) -> dict[str, Any]:

@@ -15,7 +15,8 @@ def setting_facts(run: RunContents) -> Facts:
     """Return what was asked, and by which methods it was answered."""
     facts = [("Clients", str(len(run.names))), ("Distances", f"method {run.distances.method}")]
     if run.collaboration is not None:
-        facts.append(("Coalitions", f"method {run.collaboration.method}, C = {run.collaboration.C:.4g}"))
+        method = "measured (advice)" if run.advice is not None else f"method {run.collaboration.method}"
+        facts.append(("Coalitions", f"{method}, C = {run.collaboration.C:.4g}"))
     facts += [(_words(key), _value(value)) for key, value in run.config.get("settings", {}).items()]
     facts += [(f"Distances: {_words(key)}", _value(value)) for key, value in run.distances.settings.items()]
     return facts
@@ -24,6 +25,8 @@ def setting_facts(run: RunContents) -> Facts:
 def cost_facts(run: RunContents) -> Facts:
     """Return how much was sent, how long training took, when, and with which versions."""
     facts = [(f"Distances: {_words(key)}", _amount(key, value)) for key, value in run.distances.cost.items()]
+    if run.advice is not None:
+        facts += [(f"Advice: {_words(key)}", _amount(key, value)) for key, value in run.advice.cost.items()]
     for way, result in run.results.items():
         facts += [(f"Training {way}: {_words(key)}", _amount(key, value)) for key, value in result.cost.items()]
     if run.config.get("started"):

@@ -35,7 +35,7 @@ def save_figures(run: RunContents, folder: Path, formats: Sequence[str]) -> list
     moved = None if run.path is None else slider(run.distances, run.path, run.collaboration)
     written = []
     for name, chart in pictures(run, moved, live=False).items():
-        size = {"width": SIDE, "height": SIDE} if name.startswith("matrix") else {"width": WIDTH}
+        size = {"width": SIDE, "height": SIDE} if name.startswith(("matrix", "weights")) else {"width": WIDTH}
         written += _write({**chart.to_dict(), **size}, folder / name, formats)
     return written
 

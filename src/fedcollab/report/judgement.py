@@ -14,13 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcollab import metrics
+from fedcollab.report.ways import follows, way_words
 from fedcollab.report.words import amount, equivalent_words, interval, range_of_names, signed
-from fedcollab.runs.run import WAYS
 from fedcollab.training.comparison import MAJORITY, Comparison
 from fedcollab.training.learning_curve import Equivalent, LearningCurve, equivalent
 from fedcollab.uncertainty import BETTER, LEVEL, UNCLEAR, UNKNOWN, WORSE, Estimate, Estimates
 
 if TYPE_CHECKING:
+    from fedcollab.advice.result import Advice
     from fedcollab.training import TrainingResult
 
 Floats = NDArray[np.float64]
@@ -47,12 +48,15 @@ class Judgement:
         What is known about the same test samples, in the order of `names`.
     curve : LearningCurve or None
         What clients reach alone with half of their rows, if that was measured.
+    advice : Advice or None
+        What was advised before training, if that was measured: what the training in coalitions is held against.
     """
 
     names: tuple[str, ...]
     results: Mapping[str, TrainingResult]
     comparison: Comparison
     curve: LearningCurve | None = None
+    advice: Advice | None = None
 
     @classmethod
     def of(
@@ -61,6 +65,7 @@ class Judgement:
         comparison: Comparison | None,
         names: Sequence[str],
         curve: LearningCurve | None = None,
+        advice: Advice | None = None,
     ) -> Judgement:
         """Return the judgement of some results.
 
@@ -75,10 +80,23 @@ class Judgement:
             The clients, in the order of all figures.
         curve : LearningCurve, optional
             What clients reach alone with half of their rows.
+        advice : Advice, optional
+            What was advised before training.
         """
         if comparison is None or not set(results) <= set(comparison.models):
             comparison = Comparison.of_results(results)
-        return cls(tuple(names), results, comparison.ordered(names), curve)
+        return cls(tuple(names), results, comparison.ordered(names), curve, advice)
+
+    @cached_property
+    def ways(self) -> dict[str, str]:
+        """What each way of training is called: the training in coalitions "as advised", where it is that."""
+        return way_words(self.results, self.advice)
+
+    @cached_property
+    def astray(self) -> bool:
+        """Whether the training in coalitions is another one than was advised."""
+        ours = self.results.get("coalitions")
+        return ours is not None and self.advice is not None and not follows(ours, self.advice)
 
     @cached_property
     def sure(self) -> bool:
@@ -119,17 +137,21 @@ class Judgement:
         return self.comparison.accuracy(MAJORITY) if MAJORITY in self.comparison.models else None
 
     def contradictions(self) -> list[str]:
-        """Return a sentence for each way of training that is clearly better than the coalitions, the worst first.
+        """Return a sentence for each way of training that is clearly better than the answer, the worst first.
 
-        That is so where the mean gain of the coalitions over it is clearly negative in accuracy, or clearly negative in
-        log loss and not clearly positive in accuracy.
+        That is so where the mean gain of the answer over it is clearly negative in accuracy, or clearly negative in
+        log loss and not clearly positive in accuracy. The answer is what was advised, if anything was, else the
+        coalitions; a training other than the advised one contradicts nothing.
         """
+        if self.astray:
+            return []
         found = []
+        answer = "these coalitions" if self.advice is None else "what was advised"
         for other, words in OTHERS.items():
             if other not in self.results or "coalitions" not in self.results:
                 continue
             gain, loss = self.gain("coalitions", other).average, self.loss_gain("coalitions", other).average
-            begin = f"Measured on the clients' test samples, {words} is better than these coalitions"
+            begin = f"Measured on the clients' test samples, {words} is better than {answer}"
             if gain.verdict == WORSE:
                 by = f"by {amount(-gain.mean)} points of accuracy on average over clients"
                 text = f"{begin}: {by} ({interval(gain, flipped=True)})."
@@ -147,7 +169,7 @@ class Judgement:
         if "local" not in self.results:
             return []
         ways = [way for way in ("coalitions", "global") if way in self.results]
-        worth = [f"{WAYS[way].capitalize()}: {self.worth(way)}" for way in ways if self.curve is not None]
+        worth = [f"{self.ways[way].capitalize()}: {self.worth(way)}" for way in ways if self.curve is not None]
         return [*(self.counted(way) for way in ways), *worth]
 
     def equivalent(self, way: str) -> Equivalent:
@@ -171,7 +193,7 @@ class Judgement:
         gain = self.gain(way)
         count = sum(verdict != UNKNOWN for verdict in gain.verdicts)
         if not count:
-            return f"{WAYS[way].capitalize()}: how sure the differences are is not known."
+            return f"{self.ways[way].capitalize()}: how sure the differences are is not known."
         better, worse, unclear = (gain.count(word) for word in (BETTER, WORSE, UNCLEAR))
         text = f"{better} of {count} clients clearly gain{'s' if better == 1 else ''} against training alone, "
         text += f"{worse or 'none'} clearly lose{'s' if worse < 2 else ''}"
@@ -179,7 +201,7 @@ class Judgement:
         average = gain.average
         clear = {BETTER: "a clear gain", WORSE: "a clear loss"}.get(average.verdict, "no clear difference")
         mean = f"On average {signed(average.mean)} points ({interval(average)}): {clear}."
-        return f"{WAYS[way].capitalize()}: {text}. {mean}"
+        return f"{self.ways[way].capitalize()}: {text}. {mean}"
 
     def lengths(self) -> str:
         """Return how many rounds were chosen for each way of training, in words; empty where they were given."""
@@ -191,12 +213,12 @@ class Judgement:
         for way, result in chosen.items():
             least, longest = min(result.rounds), max(result.rounds)
             span = str(least) if least == longest else f"{least} to {longest}"
-            spans.append(f"{WAYS.get(way, way)} {span}")
+            spans.append(f"{self.ways.get(way, way)} {span}")
         return f"Rounds, chosen on training rows that no model had seen (at most {most}): {', '.join(spans)}."
 
     def remarks(self) -> list[str]:
         """Return sentences on what the figures cannot tell, and on models that are no better than a constant answer."""
-        return [*self._below_majority(), *self._too_small()]
+        return [*self._not_advised(), *self._below_majority(), *self._too_small()]
 
     def figures(self) -> dict[str, Any]:
         """Return all figures as plain values, for JSON."""
@@ -238,12 +260,22 @@ class Judgement:
             values["equivalent_rows"] = {**asdict(self.equivalent(way)), "sentence": self.worth(way)}
         return values
 
+    def _not_advised(self) -> list[str]:
+        """Return a sentence on a training in coalitions that is not the one that was advised."""
+        if self.advice is None or not self.astray:
+            return []
+        how = self.advice.candidate
+        return [
+            f"The training in coalitions (by {self.results['coalitions'].method}) is not what was advised "
+            f"({how.label}): it neither confirms nor contradicts the advice."
+        ]
+
     def _below_majority(self) -> list[str]:
         """Return sentences on ways of training, and on coalitions, whose mean accuracy is below the majority class."""
         if self.majority is None:
             return []
         found = []
-        groups = {way: [(WAYS[way].capitalize(), list(self.names))] for way in ("local", "global")}
+        groups = {way: [(self.ways[way].capitalize(), list(self.names))] for way in ("local", "global")}
         if "coalitions" in self.results:
             numbered = enumerate(self.results["coalitions"].coalitions, 1)
             named = [(number, members) for number, members in numbered if len(members) > 1]

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedcollab.report import charts, trained
+from fedcollab.report import advice_charts, charts, trained
+from fedcollab.report.advised import expected_rows
 from fedcollab.report.differences import (
     between_coalitions,
     label_rows,
@@ -14,9 +15,11 @@ from fedcollab.report.differences import (
     quantity_rows,
     spread_rows,
 )
+from fedcollab.report.measured import weight_picture
 from fedcollab.report.run import RunContents
 
 if TYPE_CHECKING:
+    from fedcollab.advice.result import Advice
     from fedcollab.coalitions import Collaboration
 
 
@@ -37,6 +40,8 @@ def pictures(run: RunContents, moved: dict[str, Any] | None, *, live: bool) -> d
     order, rank = charts.ordering(labels)
     place = {run.names[client]: rank[client] for client in order}
     made: dict[str, charts.Chart] = {}
+    if run.advice is not None:
+        made.update(_advised(run, run.advice, place, live=live))
     if moved is not None:
         start = moved["suggested"] if moved["chosen"] is None else moved["chosen"]
         made["path"] = charts.path(moved["segments"], moved["suggested"], moved["chosen"], start).properties(height=150)
@@ -67,6 +72,18 @@ def pictures(run: RunContents, moved: dict[str, Any] | None, *, live: bool) -> d
         for picture in curves:
             chart = charts.curves(picture["rows"], trained.domain(curves), legend=not live).properties(height=190)
             made[f"curve-{picture['coalition']}"] = chart
+    return made
+
+
+def _advised(run: RunContents, advice: Advice, place: dict[str, int], *, live: bool) -> dict[str, charts.Chart]:
+    """Return the charts of an advice that have something to show."""
+    made: dict[str, charts.Chart] = {}
+    rows = expected_rows(run, advice, place)
+    if rows:
+        made["expected"] = advice_charts.expected_gains(rows).properties(height=200)
+    picture = weight_picture(run, advice)
+    if picture is not None:
+        made["weights"] = advice_charts.weights(picture, live=live and not many_clients(run))
     return made
 
 

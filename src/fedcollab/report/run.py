@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcollab import inspection
+from fedcollab.advice.result import Advice
 from fedcollab.coalitions import Collaboration, CPath
 from fedcollab.distances import Distances
 from fedcollab.inspection import Inspection
@@ -54,6 +55,9 @@ class RunContents:
         How the trainings compare on the same test samples, if that is known.
     curve : LearningCurve or None
         What clients reach alone with half of their rows, if that was measured.
+    advice : Advice or None
+        What was advised, if that was measured, with the clients in the order of `names`; `collaboration` then holds its
+        coalitions.
     """
 
     directory: Path
@@ -66,11 +70,14 @@ class RunContents:
     inspection: Inspection | None = None
     comparison: Comparison | None = None
     curve: LearningCurve | None = None
+    advice: Advice | None = None
 
     @cached_property
     def judgement(self) -> Judgement | None:
         """What the trainings mean, or None where nothing was trained."""
-        return Judgement.of(self.results, self.comparison, self.names, self.curve) if self.results else None
+        if not self.results:
+            return None
+        return Judgement.of(self.results, self.comparison, self.names, self.curve, self.advice)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -116,10 +123,11 @@ def read_run(directory: str | Path) -> RunContents:
         If it is no run, or its files are broken or about different clients.
     """
     run = Run.open(directory)
+    distances, advice = run.distances(), run.advice()
     return RunContents(
         run.path,
         run.config(),
-        run.distances(),
+        distances,
         run.c_path(),
         run.collaboration(),
         run.results(),
@@ -127,4 +135,5 @@ def read_run(directory: str | Path) -> RunContents:
         inspection.read_beside(run.path),
         read_comparison(run),
         read_learning_curve(run),
+        None if advice is None else advice.in_order(distances.names),
     )

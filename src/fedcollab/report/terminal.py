@@ -11,19 +11,23 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedcollab.report.absent import unmeasured
+from fedcollab.report.advised import gain_table_rows
 from fedcollab.report.judgement import Judgement
 from fedcollab.report.words import amount, answer_sentence, coalition_line, measure, plus_minus, range_of_names, signed
-from fedcollab.runs.run import WAYS
 from fedcollab.uncertainty import LEVEL
 from fedcollab.wire import absence
 from fedcollab.wire.absence import words
 
 if TYPE_CHECKING:
-    from fedcollab.advice import Advice
+    from fedcollab.advice.result import Advice
     from fedcollab.distances import Distances
     from fedcollab.runs.pipeline import Fitted
     from fedcollab.scenarios import Scenario
     from fedcollab.training import TrainingResult
+
+
+#: clients up to which each one's expected gain is printed
+LISTED = 30
 
 
 def console() -> Console:
@@ -88,28 +92,38 @@ def show_run(fitted: Fitted, judgement: Judgement, page: Path, next_command: str
         shown.print(f"[bold]Note[/bold]: {escape(line)}")
     for way, result in judgement.results.items():
         for reason in result.stopped.values():
-            shown.print(f"[bold]Note[/bold] ({WAYS[way]}): {escape(reason)}")
-    for line in [*unmeasured(judgement.results), *words(absence.read(page.parent))]:
+            shown.print(f"[bold]Note[/bold] ({judgement.ways[way]}): {escape(reason)}")
+    for line in [*unmeasured(judgement.results, judgement.ways), *words(absence.read(page.parent))]:
         shown.print(f"[bold]Note[/bold]: {escape(line)}")
     shown.print(f"\nReport:  {escape(str(page))}\nNext:    {escape(next_command)}")
 
 
-def show_advice(advice: Advice, next_command: str) -> None:
-    """Print an advice: the verdict, then what each client is expected to gain.
+def show_advice(advice: Advice) -> None:
+    """Print an advice: the verdict, what it is expected to bring, and each client's gain where there are few.
 
     Parameters
     ----------
     advice : Advice
         The advice.
-    next_command : str
-        The command that is suggested at the end.
     """
     shown = console()
     first, *others = str(advice).splitlines()
     shown.print(f"[bold]{escape(first)}[/bold]")
     for line in others:
         shown.print(escape(line))
-    shown.print(f"\nNext:    {escape(next_command)}")
+    names = list(advice.names)
+    if advice.candidate.kind == "alone":
+        return
+    if len(names) > LISTED:
+        order = sorted(names, key=lambda name: -advice.gains[name].accuracy.mean)
+        names = [*order[: LISTED // 2], *order[-(LISTED // 2) :]]
+        shown.print(f"The {LISTED // 2} clients that gain most and least, of {len(advice.names)}:")
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("client", "expected gain (points)", "80 % interval", "probability of gaining"):
+        table.add_column(heading, justify="left" if heading == "client" else "right")
+    for name, *cells in gain_table_rows(advice, names):
+        table.add_row(escape(name), *cells)
+    shown.print(table)
 
 
 def gain_table(judgement: Judgement) -> Table:
@@ -127,7 +141,7 @@ def gain_table(judgement: Judgement) -> Table:
             gains += [measure(found["rsd"], 100, "", 1)]
         measured = [measure(found[f"mean_{key}"], 100, " %", 1) for key in ("balanced_accuracy", "auc")]
         table.add_row(
-            WAYS.get(way, way),
+            judgement.ways.get(way, way),
             f"{amount(accuracy.average.mean)}{plus_minus(accuracy.average)} %",
             *gains,
             f"{amount(np.nanmin(accuracy.mean))} %",  # without those who did not answer at the end

@@ -18,6 +18,8 @@ UNMEASURED = "#8a8f98"
 PARTS = {"too little data": "#56B4E9", "unlike partners": "#D55E00"}
 #: the ways of training
 COLOURS = {"alone": "#8a8f98", "everyone together": "#D55E00", "in coalitions": "#1b87c9"}
+#: the same for a run, whose training in coalitions may be the advised one
+WAYS = {**COLOURS, "as advised": COLOURS["in coalitions"]}
 
 
 def config(ink: str = "currentColor") -> dict[str, Any]:

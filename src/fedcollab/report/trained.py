@@ -9,8 +9,8 @@ import numpy as np
 
 from fedcollab import metrics
 from fedcollab.report.run import RunContents
+from fedcollab.report.ways import way_words
 from fedcollab.report.words import amount, measure, plus_minus, signed
-from fedcollab.runs.run import WAYS
 from fedcollab.uncertainty import UNKNOWN, Estimate
 
 if TYPE_CHECKING:
@@ -34,7 +34,8 @@ def gain_rows(run: RunContents, place: dict[str, int]) -> list[dict[str, Any]]:
             one = found[client]
             if not np.isfinite(one.mean):
                 continue
-            row: dict[str, Any] = {"name": name, "place": place[name], "way": WAYS[way], "accuracy": round(one.mean, 4)}
+            row: dict[str, Any] = {"name": name, "place": place[name], "way": run.judgement.ways[way]}
+            row["accuracy"] = round(one.mean, 4)
             if np.isfinite(one.low):
                 row |= {"low": round(one.low, 4), "high": round(one.high, 4)}
             rows.append(row)
@@ -50,7 +51,7 @@ def summary_rows(judgement: Judgement) -> list[dict[str, Any]]:
         gain = judgement.gain(way).average if "local" in judgement.results and way != "local" else None
         rows.append(
             {
-                "way": WAYS[way],
+                "way": judgement.ways[way],
                 "mean": _percent(accuracy.average),
                 "gain": "–" if gain is None else f"{signed(gain.mean)}{plus_minus(gain)}",
                 "verdict": "" if gain is None or gain.verdict == UNKNOWN else gain.verdict,
@@ -93,6 +94,7 @@ def curve_rows(run: RunContents) -> list[dict[str, Any]]:
     """Return, for each coalition that gets a picture, the mean accuracy of its clients by round and way of training."""
     groups = _groups(run)
     known = {way: _by_client(result) for way, result in run.results.items()}
+    ways = way_words(run.results, run.advice)
     pictures = []
     for number, members in sorted(groups, key=lambda group: -len(group[1]))[:PICTURES]:
         rows = []
@@ -104,7 +106,7 @@ def curve_rows(run: RunContents) -> list[dict[str, Any]]:
             rounds = sorted(by_round)
             for round_ in (rounds[i] for i in _thin(len(rounds))):
                 value = round(float(np.mean(by_round[round_])), 4)
-                rows.append({"round": round_, "way": WAYS[way], "accuracy": value})
+                rows.append({"round": round_, "way": ways[way], "accuracy": value})
         title = f"Coalition {number}" if len(members) > 1 else f"{members[0]}, alone"
         if rows:
             pictures.append({"coalition": number, "title": title, "clients": len(members), "rows": rows})

@@ -31,7 +31,7 @@
     table.querySelectorAll("td").forEach((cell) => (cell.dataset.label = heads[cell.cellIndex]));
     table.classList.add("stacked");
   };
-  document.querySelectorAll("#training .scroll table").forEach(stack);
+  document.querySelectorAll(":is(#training, #advice) .scroll table").forEach(stack);
 
   const size = (element) => {
     const width = Math.max(240, Math.floor(element.clientWidth));
@@ -227,6 +227,10 @@
         update();
       });
       update();
+    }
+    if (data.weights) {
+      const thousandths = data.weights.flatMap((row, i) => row.map((w, j) => ({ i, j, w: w / 1000 })));
+      await draw("weights", { weights: thousandths });
     }
     if (data.distance) await draw("matrix-fixed", { cells: cells(), blocks: data.blocks });
     for (const id of Object.keys(specs)) if (!views[id]) await draw(id, {});
