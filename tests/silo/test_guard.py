@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedcollab.advice import sums  # noqa: F401  (declares an action)
+from fedcollab.advice import sums as ridge_sums  # noqa: F401  (declares an action)
 from fedcollab.data import ClientData
 from fedcollab.distances import estimate_distances
 from fedcollab.encoders import register_encoder

@@ -13,6 +13,7 @@ import pytest
 pytest.importorskip("msgspec")
 pytest.importorskip("cryptography")
 
+from fedcollab.advice import advise
 from fedcollab.cli import cli
 from fedcollab.data import ClientData
 from fedcollab.distances import estimate_distances
@@ -23,8 +24,9 @@ from fedcollab.flower.silo.config import SiloConfig, init_silo
 from fedcollab.flower.silo.serving import silo_guard, silo_limits
 from fedcollab.silo.plans import Approved, Plan, Training, read_plan
 from fedcollab.silo.review import review
-from fedcollab.training import train
+from fedcollab.training import honest, train
 from fedcollab.wire import Wire
+from fedcollab.wire.action import ACTIONS
 from fedcollab.wire.limits import PRESETS, Limits, make_limits
 
 from .test_guard import Guarded
@@ -95,6 +97,38 @@ def test_a_train_plan_gives_the_same_models_and_pins_everything(planned: Any, cl
         train(runtime, [["a", "d"], ["b", "e"], ["c", "f"]], stopping="none", **HOW)
     with pytest.raises(Paused, match="the plan trains nobody alone"):
         train(runtime, "local", stopping="none", **HOW)
+
+
+def test_a_look_with_candidates_allows_an_advice(
+    planned: Any, clients: list[ClientData], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(honest, "AT_LEAST", 8)  # of 25 rows, honest updates give a few away
+    budget = {"models": 500, "repeats": 20, "rounds": 200, "schemas": 2}
+    look = Plan("study", "look", PARTNERS, budget, methods=("cross",), candidates=6, training=TRAINING)
+    runtime = planned(look)
+    advice = advise(runtime, model="mlp", **HOW)
+    entries = [each for each in runtime.guards["a"].log.entries() if each["outcome"] == "answered"]
+    steps = {each["action"]: each["step"] for each in entries}
+    assert steps["ridge-sums"] == steps["train-alone"] == "look: advice"
+    assert steps["train-folds"] == "look: choice of rounds"
+    spent = [each["cost"] for each in entries if each["action"] in ("ridge-sums", "train-alone", "train-folds")]
+    assert sum(cost.get("repeats", 0) for cost in spent) == 2, "the sums' folds, and those of all trainings"
+    assert set(advice.names) == set(NAMES)
+    without = planned(Plan("study", "look", PARTNERS, budget, methods=("cross",)))
+    with pytest.raises(Paused, match="the plan has no candidates to train"):
+        advise(without, model="mlp", **HOW)
+
+
+def test_where_the_plan_masks_updates_plain_ones_are_refused() -> None:
+    masked = Training("mlp", "fedavg", batch_size=32, rounds=3, lr=0.1, secure_aggregation=True)
+    plan = Plan("study", "train", PARTNERS, BUDGET, training=masked)
+    setting = {"model": json.dumps({"name": "mlp"}), "algorithm": "fedavg", "batch_size": 32, "epochs": 1, "lr": 0.1}
+    message = {"setting": json.dumps(setting), "round": 1, "w": np.zeros(3), "coalition": list(NAMES)}
+    assert "the plan's updates are masked" in str(plan.objection(ACTIONS["train"], message, "a"))
+    assert plan.objection(ACTIONS["train"], {**message, "group": "g"}, "a") is None
+    assert plan.objection(ACTIONS["evaluate"], message, "a") is None
+    outside = {"group": "g", "coalition": ["a", "b", "z"], "threshold": 3}
+    assert plan.objection(ACTIONS["secure-keys"], outside, "a") == "the plan has no partner 'z'"
 
 
 def test_the_budget_is_spent_and_counted_over_runs(planned: Any) -> None:

@@ -11,6 +11,8 @@ from fedcollab.silo.plans import METHODS, Plan, Training
 
 #: rounds of each distance method over a federation, at most
 ROUNDS = {"cross": 50, "hypothesis": 50, "published": 2000}
+#: models that a silo trains in a round of one candidate, at most: more than one under own weights
+LAYERS = 3
 
 
 def make_plan(
@@ -98,7 +100,7 @@ def _budget(
     if kind == "look":
         tests = 4 * partners * max(1, len(methods)) + 4 * candidates
         each = max((ROUNDS.get(method, 1) for method in methods), default=1)
-        repeats, updates = 4 * len(methods) + candidates + 2, each + candidates * rounds
+        repeats, updates = 4 * len(methods) + candidates + 2, each + candidates * LAYERS * rounds
         return {"models": tests + 10, "repeats": repeats, "rounds": updates, "schemas": 2}
     times = 2 if alone else 1
     return {"models": 20 + 4 * times, "repeats": 2 * times, "rounds": 2 * times * rounds, "schemas": 2}
