@@ -28,7 +28,7 @@ from fedcollab.silo.audit import Audit
 from fedcollab.training import TrainingResult, compare, train
 from fedcollab.training.models import Network
 from fedcollab.wire import Wire
-from fedcollab.wire.action import Action, Empty, Release
+from fedcollab.wire.action import Action, Empty, Release, Step, free
 
 from .conftest import Running, blobs, fedcollab, wait_for
 
@@ -63,7 +63,7 @@ def logits(result: TrainingResult, client: ClientData) -> np.ndarray:
 
 
 def test_flower_carries_what_wire_carries(running: Running) -> None:
-    wire = Wire(running.clients)
+    wire = Wire(running.clients, keys=running.keys())
     with connect_federation(running.folder) as flower:
         assert flower.names == wire.names == ("east", "north", "south", "west")
         there, here = (federate(each, seed=3) for each in (flower, wire))
@@ -102,7 +102,9 @@ def test_flower_carries_what_wire_carries(running: Running) -> None:
         assert np.isfinite(compared[0].right).all()
 
         with pytest.raises(Paused, match="0 of 4 client\\(s\\) answered `no-such`, 4 must: `east`"):
-            flower.call_all(Action("no-such", "", Release.NOTHING, lambda message, silo: {}, Empty, Empty), {})
+            flower.call_all(
+                Action("no-such", "", Release.NOTHING, lambda message, silo: {}, Empty, Empty, Step.CHECK, free), {}
+            )
         flower.call("fingerprint", {"east": {}, "west": {}})  # and goes on
 
 

@@ -71,7 +71,7 @@ class Local:
     Parameters
     ----------
     name : str
-        The client.
+        The client, as its draws know it (`Silo.lot`).
     x, y : Tensor
         Its training features and class indices.
     message : dict of Tensor
@@ -80,6 +80,8 @@ class Local:
         What it keeps between rounds.
     means : dict of Tensor
         The means over rounds of parts of its state (see `averaging`).
+    least : int
+        The fewest samples of a step.
     """
 
     name: str
@@ -88,6 +90,7 @@ class Local:
     message: State
     state: State
     means: State = field(default_factory=dict)
+    least: int = 1
 
 
 def gradient(network: Network, setting: Setting, clients: int = 1) -> Gradient:
@@ -135,7 +138,10 @@ def descend(
     tuple
         Each client's reply, each client's next state, and an array with each client's mean training loss.
     """
-    plans = [plan(len(c.y), setting.batch_size, setting.epochs, setting.seed, "train", number, c.name) for c in clients]
+    plans = [
+        plan(len(c.y), setting.batch_size, setting.epochs, setting.seed, "train", number, c.name, c.least)
+        for c in clients
+    ]
     message = _stack([client.message for client in clients])
     state = _stack([client.state for client in clients])
     w = algorithm.begin(message, state)
@@ -172,7 +178,10 @@ def personal(client: Local, algorithm: Algorithm, network: Network, setting: Set
 
     def batches(count: int) -> Any:
         epochs = -(-count * setting.batch_size // len(client.y)) if count else 0
-        steps = plan(len(client.y), setting.batch_size, epochs, setting.seed, "personal", number, client.name)[:count]
+        drawn = plan(
+            len(client.y), setting.batch_size, epochs, setting.seed, "personal", number, client.name, client.least
+        )
+        steps = drawn[:count]
         return stacked([client.x], [client.y], [steps]) if steps else ()
 
     return algorithm.personal(_stack([client.message]), _stack([client.state]), grad, batches)[0]

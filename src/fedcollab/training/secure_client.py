@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from fedcollab.secure import member
 from fedcollab.secure.nested import limit_sums
-from fedcollab.wire.action import Refused, Release, action
+from fedcollab.wire.action import Refused, Release, Step, action, free
 from fedcollab.wire.fields import Positive, Sides, Whole
 from fedcollab.wire.limits import Limits
 from fedcollab.wire.message import Message
@@ -109,7 +109,9 @@ def _limit_keys(message: KeysMessage, silo: Silo, limits: Limits) -> None:
     "secure-keys",
     purpose="drew a key for the masks of a coalition: its public part, signed",
     release=Release.NOTHING,
+    step=Step.TRAINING,
     limit=_limit_keys,
+    cost=free,
 )
 def secure_keys(message: KeysMessage, silo: Silo) -> KeysReply:
     """Draw a key for a group of secure aggregation, and return its certificate."""
@@ -120,6 +122,9 @@ def secure_keys(message: KeysMessage, silo: Silo) -> KeysReply:
     "secure-unmask",
     purpose="revealed shares of the masks that are left in a sum over a coalition",
     release=Release.NOTHING,
+    step=Step.TRAINING,
+    limit=None,
+    cost=free,
 )
 def secure_unmask(message: UnmaskMessage, silo: Silo) -> UnmaskReply:
     """Reveal shares of masks, so that the server can add up the updates of those who are left."""

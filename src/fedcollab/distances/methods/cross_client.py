@@ -25,7 +25,8 @@ from fedcollab.distances.methods.heads import Head, find
 from fedcollab.distances.sampling import folds as folding
 from fedcollab.distances.sampling.least import require
 from fedcollab.distances.sampling.uncertainty import partial, summary
-from fedcollab.wire.action import Empty, Release, action
+from fedcollab.silo.rounding import rounded_shares
+from fedcollab.wire.action import Empty, Release, Step, action, require_samples
 from fedcollab.wire.fields import Finite, Positive, Sides, Whole
 from fedcollab.wire.silo import Silo
 
@@ -146,7 +147,14 @@ class JudgeReply(TypedDict):
     replicates: Annotated[Floats, Sides("N", "E", "_", low=-5, high=6)]
 
 
-@action("cross-norm", purpose="said how long a sample is on average: one number", release=Release.EXACT)
+@action(
+    "cross-norm",
+    purpose="said how long a sample is on average: one number",
+    release=Release.EXACT,
+    step=Step.DISTANCES,
+    limit=None,  # `require` counts the samples
+    cost=lambda message, silo: {"models": 1},
+)
 def norm(message: NormMessage, silo: Silo) -> NormReply:
     """Return the mean squared length of the client's training samples."""
     x = rows(silo)
@@ -154,7 +162,14 @@ def norm(message: NormMessage, silo: Silo) -> NormReply:
     return {"norm": np.array([np.mean(np.sum(np.square(x, dtype=np.float64), axis=1))])}
 
 
-@action("cross-open", purpose="took over the plan of a comparison with other clients", release=Release.NOTHING)
+@action(
+    "cross-open",
+    purpose="took over the plan of a comparison with other clients",
+    release=Release.NOTHING,
+    step=Step.DISTANCES,
+    limit=None,  # `check` counts the samples of folds and training sizes
+    cost=lambda message, silo: {"repeats": max(message["repeats"], default=1)},
+)
 def open_plan(message: ClientPlan, silo: Silo) -> Empty:
     """Keep the plan for later messages, if it respects the client's limits."""
     check(message, silo)
@@ -191,7 +206,14 @@ def check(part: ClientPlan, silo: Silo) -> None:
         require(silo, message, more - less, f"updates from {less} and from {more} samples (no multiples of the limit)")
 
 
-@action("cross-step", purpose="trained models that tell clients apart: weights", release=Release.EXACT)
+@action(
+    "cross-step",
+    purpose="trained models that tell clients apart: weights",
+    release=Release.EXACT,
+    step=Step.DISTANCES,
+    limit=None,  # what it sums over was checked with the plan
+    cost=lambda message, silo: {"rounds": 1},
+)
 def step(message: StepMessage, silo: Silo) -> StepMessage:
     """Return the weights after one step on the client's own training samples."""
     part = ClientPlan(**silo.state["cross"])
@@ -199,10 +221,19 @@ def step(message: StepMessage, silo: Silo) -> StepMessage:
     return {"w": descend(part, w, silo).cpu().numpy()}
 
 
+def _tested(message: StepMessage, silo: Silo) -> dict[str, int]:
+    """Return the cost of testing discriminators: each pair and direction has one accuracy."""
+    part = silo.state.get("cross")
+    return {"models": 1 if part is None else len(part["sizes"]) * find(part["head"]).directions}
+
+
 @action(
     "cross-validate",
     purpose="tested models that tell clients apart: accuracies and their spread",
     release=Release.EXACT,
+    step=Step.DISTANCES,
+    limit=lambda message, silo, limits: require_samples(len(silo.arrays.y), limits, "an accuracy"),
+    cost=_tested,
 )
 def validate(message: StepMessage, silo: Silo) -> JudgeReply:
     """Return held-out accuracies. The plan is kept, since the reply may be lost and asked for again."""
@@ -274,11 +305,11 @@ def judge(part: ClientPlan, w: Tensor, silo: Silo) -> JudgeReply:
         times = np.array(part.repeats, dtype=np.float64)[pair]
         hits[pair[:, None], direction[:, None], samples[size:]] += right[:, size:] / times[:, None]
         np.add.at(fitted, (pair, direction), right[:, :size].mean(axis=1) / times / part.folds)
-    drawn = summary(hits, partial(np.array(part.sizes)), part.replicates, part.seed, silo)
+    drawn = summary(hits, partial(np.array(part.sizes)), part.replicates, part.seed, silo, w.cpu().numpy())
     return {
         "accuracy": drawn["accuracy"],
         "variance": drawn["variance"],
-        "fitted": fitted,
+        "fitted": rounded_shares(fitted, count, silo, "fitted", w.cpu().numpy()),
         "replicates": drawn["replicates"],
     }
 
@@ -323,4 +354,4 @@ def _groups(part: ClientPlan, device: str) -> list[tuple[tuple[int, int, int], T
 
 def _parts(part: ClientPlan, silo: Silo, repeat: int) -> list[folding.Ints]:
     arrays = silo.arrays
-    return folding.cut(part.seed, silo.name, repeat, arrays.y, part.folds, part.label_counts, arrays.groups)
+    return folding.cut(part.seed, silo.lot, repeat, arrays.y, part.folds, part.label_counts, arrays.groups)

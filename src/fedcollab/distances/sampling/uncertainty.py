@@ -19,10 +19,13 @@ every single h_s.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from fedcollab import seeds
+from fedcollab.silo.rounding import rounded, rounded_shares
 from fedcollab.wire.silo import Silo
 
 Floats = NDArray[np.float64]
@@ -36,7 +39,9 @@ def partial(sizes: NDArray[np.int64]) -> Floats:
     return factor
 
 
-def summary(hits: Floats, training: Floats, replicates: int, seed: int, silo: Silo) -> dict[str, Floats]:
+def summary(
+    hits: Floats, training: Floats, replicates: int, seed: int, silo: Silo, asked: NDArray[Any]
+) -> dict[str, Floats]:
     """Return all that a client sends of its held-out predictions: means over its samples.
 
     Parameters
@@ -50,7 +55,9 @@ def summary(hits: Floats, training: Floats, replicates: int, seed: int, silo: Si
     seed : int
         The draws depend on it, and on the client's data.
     silo : Silo
-        The client.
+        The client; with limits, its means are rounded to what their number of samples can mean.
+    asked : array
+        The weights that the server sent: how a mean is rounded depends on them.
 
     Returns
     -------
@@ -65,11 +72,14 @@ def summary(hits: Floats, training: Floats, replicates: int, seed: int, silo: Si
     weights = weights if groups is None else weights[:, groups]
     weights /= weights.sum(axis=1, keepdims=True)
     unseen = rng.random(replicates) - 0.5
-    accuracy: Floats = hits.mean(axis=2)
-    moved = (hits @ weights.T - accuracy[..., None]) * np.sqrt(training * (count + 1) / (count - 1))[..., None]
+    exact: Floats = hits.mean(axis=2)
+    accuracy = rounded_shares(exact, count, silo, "accuracy", asked)
+    variance = _variance(hits, groups) / count
+    variance = rounded(variance, variance * np.sqrt(2.0 / count), silo, "variance", asked)
+    moved = (hits @ weights.T - exact[..., None]) * np.sqrt(training * (count + 1) / (count - 1))[..., None]
     return {
         "accuracy": accuracy,
-        "variance": training * _variance(hits, groups) / count + 1.0 / (12.0 * (count + 1) ** 2),
+        "variance": training * variance + 1.0 / (12.0 * (count + 1) ** 2),
         "replicates": accuracy[..., None] + moved + unseen / (count + 1),
     }
 

@@ -1,0 +1,84 @@
+"""Measures rounded to what the number of samples can mean, by a lot that only the silo can draw.
+
+    g   = max(standard error of the measure, that of two samples)
+    v'  = v + g (2 u - 1),  then rounded to a tenth of g            u uniform in [0, 1): E v' = v, deviation .58 g
+
+u is drawn from the silo's secret and the question. A mean over n samples is known to its standard error; digits beyond
+it say nothing about the world, but they do say something about single samples: a model that differs from another on one
+sample moves an accuracy by exactly 1 / n. On a fixed grid the place where the rounded value jumps would still be that
+sample's, so each question has a u of its own; the same question gets the same answer, so that asking again averages
+nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcollab import seeds
+from fedcollab.wire.silo import Silo
+
+Floats = NDArray[np.float64]
+
+
+def rounded(values: Any, errors: Any, silo: Silo, kind: str, *asked: NDArray[Any] | str) -> Floats:
+    """Return measures rounded to their standard errors.
+
+    Parameters
+    ----------
+    values : array
+        The measures; NaN stays.
+    errors : array
+        The standard error of each; 0 or NaN leaves a measure as it is.
+    silo : Silo
+        Whose samples they are; without `round_measures` in its limits nothing is rounded.
+    kind : str
+        What the measures are, so that two kinds about one question are rounded independently.
+    *asked : array or str
+        What the server asked about: the weights of the model, or its name.
+
+    Returns
+    -------
+    array
+        The rounded measures, of the shape of `values`.
+    """
+    exact: Floats = np.asarray(values, dtype=np.float64)
+    if not silo.limits.round_measures or exact.size == 0:
+        return exact
+    question = hashlib.blake2b(digest_size=16)
+    for part in asked:
+        question.update(part.encode() if isinstance(part, str) else np.ascontiguousarray(part).tobytes())
+    draw = seeds.generator(0, "rounding", kind, silo.secret, question.hexdigest())
+    grid = np.broadcast_to(np.asarray(errors, dtype=np.float64), exact.shape)
+    usable = np.isfinite(grid) & (grid > 0) & np.isfinite(exact)
+    step = np.where(usable, grid, 1.0)
+    moved = np.where(usable, exact, 0.0) + step * (2 * draw.random(exact.shape) - 1)
+    result: Floats = np.where(usable, np.round(10 * moved / step) * step / 10, exact)
+    return result
+
+
+def rounded_shares(values: Any, samples: Any, silo: Silo, kind: str, *asked: NDArray[Any] | str) -> Floats:
+    """Return shares of samples (accuracies) rounded to their standard errors, within 0 and 1.
+
+    Parameters
+    ----------
+    values : array
+        Shares of samples.
+    samples : int or array
+        How many samples each is a share of.
+    silo, kind, *asked
+        As in `rounded`.
+
+    Returns
+    -------
+    array
+        The rounded shares.
+    """
+    exact: Floats = np.asarray(values, dtype=np.float64)
+    if not silo.limits.round_measures:
+        return exact
+    errors = np.maximum(np.sqrt(np.clip(exact * (1 - exact), 0, None) / samples), 2.0 / np.asarray(samples))
+    return np.clip(rounded(exact, errors, silo, kind, *asked), 0.0, 1.0)
