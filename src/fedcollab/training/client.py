@@ -25,6 +25,7 @@ from fedcollab.threads import balance, in_threads
 from fedcollab.training import honest, outcomes
 from fedcollab.training.algorithms import make_algorithm
 from fedcollab.training.averaging import add_means, split_means, use_means
+from fedcollab.training.blur import lot_of
 from fedcollab.training.client_side import (
     Messages,
     Silos,
@@ -333,14 +334,17 @@ def _train(names: Sequence[str], messages: Messages, silos: Silos, setting: Sett
         replies, states, losses = descend(clients, algorithm, network, setting, messages[names[0]]["round"])
     result: dict[str, Message] = {}
     for name, reply, state, loss in zip(names, replies, states, losses, strict=True):
+        whole = reply["w"].clone()  # with what stays at the client
         withhold(reply, state, tensor_of(messages[name]["w"], silos[name].device), setting)
         keys = averaged_keys(algorithm, setting)
         state = add_means(state, means[name], keys, messages[name]["round"], setting.averaging)
         if np.isfinite(loss) and all(is_finite(value) for value in (*reply.values(), *state.values())):
             message, silo, replied = messages[name], silos[name], arrays_of(reply)
             place = slot_of(message, TRAINING)
-            given = honest.check_reply(network, message, replied["w"], silo.arrays.x, float(loss), silo, place)
-            honest.note_update(message, silo, replied["w"], [given], place)
+            given = honest.check_reply(
+                network, message, whole.cpu().numpy(), silo.arrays.x, float(loss), silo, place
+            )
+            honest.note_update(message, silo, whole.cpu().numpy(), [given], place)
             keep_state(silo, message, arrays_of(state), slot_of(message))
             error = loss / np.sqrt(len(silo.arrays.y))
             shown = np.atleast_1d(rounded(loss, error, silo, "training loss", message["w"]))
@@ -406,5 +410,6 @@ def _local(message: Message, silo: Silo, algorithm: Algorithm, setting: Setting,
     state, means = split_means(state)
     if mean:
         state = use_means(state, means)
+    lot = lot_of(silo, message["setting"], message["round"], message["w"])
     least = silo.limits.min_batch
-    return Local(silo.lot, data["x"], data["y"], with_own(sent, state, setting), state, means, least)
+    return Local(silo.lot, data["x"], data["y"], with_own(sent, state, setting), state, means, least, lot)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedcollab.training.batches import plan, stacked
+from fedcollab.training.blur import blur
 from fedcollab.training.gradient import Automatic, Dense, Gradient
 from fedcollab.training.hooks import Algorithm, State
 from fedcollab.training.models import Network
@@ -82,6 +83,8 @@ class Local:
         The means over rounds of parts of its state (see `averaging`).
     least : int
         The fewest samples of a step.
+    lot : str
+        What the error of its update is drawn from (see `blur`); empty for none.
     """
 
     name: str
@@ -91,6 +94,7 @@ class Local:
     state: State
     means: State = field(default_factory=dict)
     least: int = 1
+    lot: str = ""
 
 
 def gradient(network: Network, setting: Setting, clients: int = 1) -> Gradient:
@@ -145,6 +149,7 @@ def descend(
     message = _stack([client.message for client in clients])
     state = _stack([client.state for client in clients])
     w = algorithm.begin(message, state)
+    begun = w.clone() if any(client.lot for client in clients) else w
     grad = gradient(network, setting, len(clients))
     active, view = -1, (w, message, state)
     for batch in stacked([c.x for c in clients], [c.y for c in clients], plans):
@@ -152,6 +157,10 @@ def descend(
             active = len(batch.sizes)
             view = (w[:active], {k: v[:active] for k, v in message.items()}, {k: v[:active] for k, v in state.items()})
         algorithm.step(*view, grad, batch)
+    for row, (client, taken) in enumerate(zip(clients, plans, strict=True)):
+        if client.lot and taken:
+            adam = setting.optimizer == "adam"
+            blur(w[row], begun[row], client.x, client.y, network, client.lot, setting.lr, len(taken), adam=adam)
     steps = torch.tensor([[float(len(steps))] for steps in plans], device=w.device)
     reply = algorithm.reply(w, message, state, steps, setting.lr)
     loss = grad.mean_loss.numpy()

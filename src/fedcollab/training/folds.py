@@ -30,6 +30,7 @@ from fedcollab.errors import InputError
 from fedcollab.training import honest
 from fedcollab.training.averaging import add_means, blend, split_means, use_means
 from fedcollab.training.client import limit_setting, limit_train
+from fedcollab.training.blur import lot_of
 from fedcollab.training.client_side import (
     algorithm_of,
     arrays_of,
@@ -219,6 +220,7 @@ class Done:
     diverged: str = ""
     error: str = ""
     mean_loss: float = 0.0
+    whole: Tensor | None = None  # the trained weights, with those that stay at the client
 
 
 _parts: WeakKeyDictionary[Arrays, dict[tuple[int, int], list[Part]]] = WeakKeyDictionary()
@@ -466,7 +468,8 @@ def _work(message: Message, silo: Silo, setting: Setting) -> list[Work]:
             state = {key: tensor_of(value, silo.device)[fold] for key, value in arrays.items()}
         state, means = split_means(state)
         name, least = f"{silo.lot}, fold {fold}", silo.limits.min_batch
-        local = Local(name, part.x, part.y, with_own(own, state, setting), state, means, least)
+        lot = lot_of(silo, message["setting"], message["round"], fold, message["w"])
+        local = Local(name, part.x, part.y, with_own(own, state, setting), state, means, least, lot)
         measured: list[Tensor | Local] = []
         if message.get("measure", True):
             measured = [local]
@@ -497,12 +500,13 @@ def _measure_and_train(jobs: Mapping[str, Work], setting: Setting, device: str) 
     except Exception as error:  # as in training: the clients of this stack fail, the others go on
         return {key: Done([], {}, {}, error=line_of(error)) for key in jobs}
     for key, reply, state, loss in zip(trained, replies, states, losses, strict=True):
-        job = jobs[key]
+        job, whole = jobs[key], reply["w"].clone()
         withhold(reply, state, job.sent, setting)
         state = add_means(state, job.local.means, averaged_keys(algorithm, setting), job.number, setting.averaging)
         good = np.isfinite(loss) and all(is_finite(value) for value in (*reply.values(), *state.values()))
         diverged = "" if good else f"loss {loss:g}"
-        measured[key] = replace(measured[key], reply=reply, state=state, diverged=diverged, mean_loss=float(loss))
+        done = replace(measured[key], reply=reply, state=state, diverged=diverged)
+        measured[key] = replace(done, mean_loss=float(loss), whole=whole)
     return measured
 
 
@@ -573,14 +577,15 @@ def _reply(message: Message, silo: Silo, folds: list[Done]) -> Message:
     if "group" in message:
         refuse_absurd(message, silo, max(loss for loss, *_ in exact))
     replied = arrays_of(_stack([fold.reply for fold in folds]))
-    _check_replies(message, silo, folds, replied["w"])
+    _check_replies(message, silo, folds)
     keep_state(silo, message, arrays_of(_stack([fold.state for fold in folds])), _slot(message))
     return masked_reply(message, silo, replied, {"finite": True, "held_out": held_out})
 
 
-def _check_replies(message: Message, silo: Silo, folds: list[Done], replied: NDArray[np.float32]) -> None:
+def _check_replies(message: Message, silo: Silo, folds: list[Done]) -> None:
     """Refuse to send updates from which samples could be read, and keep what the next round is compared with."""
     setting, slot = Setting(**json.loads(message["setting"])), _slot(message, TRAINED)
+    replied = np.stack([fold.whole.cpu().numpy() for fold in folds if fold.whole is not None])
     with lend_network(setting, silo.device) as network:
         given = [
             honest.check_reply(

@@ -10,9 +10,10 @@ first layer that only one sample activates, weights so large that only one sampl
     stride   from round to round the weights move no farther than 30 times the longest update that the silo itself has
              sent in this training (an average of updates is no longer than the longest, and a partner with more samples
              takes more steps); likewise what else is sent
-    reply    the silo attacks its own update: of all rows, those that units of the first layer, differences of two, or
-             differences from the round before have given away in this training so far must be at most a 25th, beyond
-             those that are given away by chance; and the loss of the weights that were sent must be of this world
+    reply    the silo attacks what it is about to send (with its error, see `blur`), and the mean of what it has sent in
+             this training: of all rows, those that units of the first layer, differences of two, or differences from
+             the round before have given away so far must be at most a 25th, beyond those that are given away by chance;
+             and the loss of the weights that were sent must be of this world
 
 The checks are for crafted weights. What an honest server learns from many honest updates is another matter: see
 docs/threats.md.
@@ -50,6 +51,8 @@ EXPOSED, AT_LEAST = 0.04, 2
 MOST_LOSS = 8.0
 #: pairs of units that are looked at, those nearest to each other first
 PAIRS = 2_000_000
+#: units of the second layer that are looked at
+MOST_OUTGOING = 256
 
 
 def check_steps(setting: Setting, silo: Silo) -> None:
@@ -150,16 +153,20 @@ def note_update(
     if not silo.limits.check_training:
         return
     sent = np.atleast_2d(message["w"])
-    longest = np.linalg.norm(np.atleast_2d(replied).astype(np.float64) - sent, axis=1)
+    update = np.atleast_2d(replied) - sent
+    longest, count, mean = np.linalg.norm(update.astype(np.float64), axis=1), 1, update
     kept = _kept(silo, message, slot)
     if kept is not None and np.shape(kept["longest"]) == longest.shape:
-        longest = np.maximum(longest, kept["longest"])
+        longest, count = np.maximum(longest, kept["longest"]), kept["count"] + 1
+        mean = kept["mean"] + (update - kept["mean"]) / np.float32(count)
     silo.state[slot] = {
         "training": message.get("training"),
         "round": message["round"],
         "w": np.array(sent),
         "longest": longest,
-        "update": np.atleast_2d(replied) - sent,
+        "update": update,
+        "mean": mean,
+        "count": count,
         **{f"exposed{place}": rows for place, rows in enumerate(given_away)},
     }
 
@@ -232,19 +239,21 @@ def check_reply(
     kept = _kept(silo, message, slot)
     known = kept is not None and place < len(kept["update"])
     rows = np.asarray(x, dtype=np.float64).reshape(len(x), -1)
-    inputs, units = network.widths[0]
+    sides = [network.widths[0][0], *(width for _, width in network.widths[:2])]
     sent = np.atleast_2d(message["w"])[place].astype(np.float64)
+    update = np.asarray(replied, dtype=np.float64) - sent
     before = kept["update"][place].astype(np.float64) if kept is not None and known else None
-    found = exposed(sent, np.asarray(replied, dtype=np.float64) - sent, inputs, units, rows, before)
+    found = exposed(sent, update, sides, rows, before)
     if kept is not None and known:
-        found = np.union1d(found, kept[f"exposed{place}"])
+        mean = kept["mean"][place] + (update - kept["mean"][place]) / (kept["count"] + 1)
+        found = np.union1d(np.union1d(found, kept[f"exposed{place}"]), exposed(sent, mean, sides, rows))
     if len(found) > max(AT_LEAST, EXPOSED * len(rows)):
         raise Refused("samples could be read from the updates: the weights that were sent isolate single samples")
     return found
 
 
 def exposed(
-    sent: Floats, update: Floats, inputs: int, units: int, rows: Floats, before: Floats | None = None
+    sent: Floats, update: Floats, sides: Sequence[int], rows: Floats, before: Floats | None = None
 ) -> NDArray[np.int64]:
     """Return which rows an update of the first layer gives away beyond chance.
 
@@ -255,8 +264,8 @@ def exposed(
     ----------
     sent, update : array
         The flat weights that were sent, and what training added: first the first layer's weights, then its biases.
-    inputs, units : int
-        The sides of the first layer.
+    sides : sequence of int
+        Inputs, units of the first layer, and of the one after it.
     rows : array
         The samples, one row each.
     before : array, optional
@@ -270,13 +279,14 @@ def exposed(
     """
     from scipy.spatial import cKDTree  # type: ignore[import-untyped]
 
+    inputs, units, after = (*sides, 0)[:3]
     last = inputs * units
 
     def first_layer(of: Floats) -> Floats:
         return np.concatenate([of[:last].reshape(units, inputs), of[last : last + units, None]], axis=1)
 
     layer = first_layer(update)
-    outgoing = _outgoing(sent, inputs, units)
+    outgoing = _outgoing(sent, inputs, units, after)
     chosen = np.argsort(-rows.std(axis=0), kind="stable")[:COLUMNS]
     guesses = [layer] if before is None else [layer, layer - first_layer(before)]
     for scaled in (layer, layer / outgoing[:, None]):
@@ -317,13 +327,15 @@ def _pairs(layer: Floats, bias: Floats) -> tuple[NDArray[np.int64], NDArray[np.i
     return first, second
 
 
-def _outgoing(sent: Floats, inputs: int, units: int) -> Floats:
-    """Return how much each unit counts in the next layer: the difference of its first two outgoing weights, never 0."""
+def _outgoing(sent: Floats, inputs: int, units: int, after: int) -> Floats:
+    """Return how much each unit counts in the next layer: along the direction in which most units count, never 0."""
     rest = sent[(inputs + 1) * units :]
-    if len(rest) < 2 * units:
+    if after < 2:
         return np.ones(units)
-    weights: Floats = rest[units : 2 * units] - rest[:units]
-    return np.where(np.abs(weights) > 1e-12, weights, 1.0)
+    outgoing = rest[: after * units].reshape(after, units)[:MOST_OUTGOING]
+    centred = outgoing - outgoing.mean(axis=0)  # what all next units have in common changes no softmax, nor much else
+    weights: Floats = np.linalg.svd(centred, full_matrices=False)[2][0]
+    return np.where(np.abs(weights) > 1e-9 * np.abs(weights).max(initial=1e-300), weights, 1.0)
 
 
 def _is_start(silo: Silo, setting: Setting, w: Floats, number: int) -> bool:

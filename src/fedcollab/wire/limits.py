@@ -87,6 +87,8 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         samples into folds, updates computed from samples, schemas taken over.
     round_measures : bool
         Whether accuracies and losses are rounded to what the number of samples can mean.
+    blur_updates : bool
+        Whether updates get an error of half their standard error (see `training.blur`).
     check_training : bool
         Whether training must start and go on as honest training does (see `training.honest`).
     """
@@ -107,6 +109,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_rounds: AtLeastOne = 2000
     max_schemas: AtLeastOne = 10
     round_measures: bool = True
+    blur_updates: bool = True
     check_training: bool = True
 
     @property
@@ -126,7 +129,9 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 #: in-process runtimes: whoever runs them holds the data of all clients anyway
-NO_LIMITS = Limits(min_samples=1, min_test=1, min_batch=1, round_measures=False, check_training=False)
+NO_LIMITS = Limits(
+    min_samples=1, min_test=1, min_batch=1, round_measures=False, blur_updates=False, check_training=False
+)
 
 #: where a silo's administrator may begin: `preset = "..."` in the table `[limits]`
 PRESETS: dict[str, dict[str, Any]] = {
