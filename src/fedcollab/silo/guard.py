@@ -21,12 +21,15 @@ from fedcollab.errors import InputError
 from fedcollab.files import now
 from fedcollab.silo import audit, privacy
 from fedcollab.silo.audit import Audit, Entry
-from fedcollab.silo.plans import Approved, total_cost
+from fedcollab.silo.plans import UPDATES, Approved, total_cost
 from fedcollab.wire.action import ACTIONS, SPENDS, Action, Refused, Release
 from fedcollab.wire.fields import BrokenMessage
 from fedcollab.wire.limits import Limits
 from fedcollab.wire.message import Message, pack, receive, unpack
 from fedcollab.wire.silo import Silo
+
+#: what a silo keeps that changes the answer to a question
+CONTEXT = ("prepare", "few", "cross", "published")
 
 
 @dataclass(frozen=True)
@@ -90,7 +93,7 @@ class Guard:
         message: Message = {}
         outcome, why = "answered", ""
         plan, cost = None, {}
-        digest = hashlib.sha256(f"{name}\x1f".encode() + content).hexdigest()
+        digest = hashlib.sha256(f"{name}\x1f".encode() + _context(silo) + content).hexdigest()
         try:
             action = self._find(name)
             message = self._admit(action, content)
@@ -112,7 +115,7 @@ class Guard:
             reply = pack({"error": f"{type(error).__name__}; the silo's log says more"})
         try:
             entry = self._entry(run, name, content, message, reply, outcome, why, digest)
-            if outcome == "answered":
+            if outcome == "answered" or cost:  # a refusal by what the samples are tells something too
                 part = "" if plan is None else plan.plan.part(ACTIONS[name])
                 entry = replace(entry, plan="" if plan is None else plan.plan.digest, step=part, cost=cost)
             self.log.add(entry)
@@ -143,6 +146,11 @@ class Guard:
             if why is None:
                 return approved
             objections.append(why)
+        if not self.limits.updates_for_distances and action.name.startswith(UPDATES):
+            raise Refused(
+                f"{action.name!r} sends updates of models that the server chooses; this silo does so in an approved plan "
+                "whose distance methods have it (or with `updates_for_distances = true` in its limits)"
+            )
         if self.limits.require_plan:
             known = f": {objections[0]}" if objections else "; none is approved"
             raise Refused(f"{action.name!r} is in no plan that this silo has approved{known}")
@@ -153,10 +161,9 @@ class Guard:
         cost = {kind: int(amount) for kind, amount in action.cost(message, silo).items() if amount}
         if not cost:
             return {}
-        counted = self._counted(plan)
-        if any(entry["digest"] == digest for entry in counted):
+        if any(entry["digest"] == digest for entry in self._counted(plan)):
             return {}
-        spent = total_cost(counted)
+        spent = self.spent(plan)
         budget = self.limits.budget if plan is None else plan.plan.allowed(self.limits.budget)
         for kind, amount in cost.items():
             if spent.get(kind, 0) + amount > budget[kind]:
@@ -180,13 +187,16 @@ class Guard:
         dict
             Amounts by the keys of `wire.action.SPENDS`.
         """
-        return total_cost(self._counted(plan))
+        return total_cost(self._entries(plan))
 
     def _counted(self, plan: Approved | None) -> list[dict[str, Any]]:
-        """Return the answered entries of the log that count against a plan's budget, or against today's."""
+        """Return the answered entries of a plan's log, or of today's."""
+        return [entry for entry in self._entries(plan) if entry["outcome"] == "answered"]
+
+    def _entries(self, plan: Approved | None) -> list[dict[str, Any]]:
+        """Return the entries of the log that count against a plan's budget, or against today's, refusals included."""
         since, wanted = (now()[:10], "") if plan is None else (plan.approved, plan.plan.digest)
-        entries = self.log.since(since)
-        return [entry for entry in entries if entry["outcome"] == "answered" and entry.get("plan", "") == wanted]
+        return [entry for entry in self.log.since(since) if entry.get("plan", "") == wanted]
 
     def _limit(self, action: Action, message: Message, silo: Silo, run: str, plan: Approved | None) -> None:
         """Refuse a proper message that the administrator's limits forbid."""
@@ -256,3 +266,8 @@ class Guard:
             why=why,
             digest=digest,
         )
+
+
+def _context(silo: Silo) -> bytes:
+    """Return what answers depend on beside the message: the schema, and the plans of distances. Else a text is new."""
+    return b"".join(pack({name: silo.state[name]}) for name in CONTEXT if name in silo.state)

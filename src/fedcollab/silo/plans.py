@@ -39,6 +39,8 @@ METHODS = {
     "prototype": "prototype-",
     "label": "",
 }
+#: how the names of actions begin that send updates of models which the server chooses
+UPDATES = ("cross-", "published-")
 #: the steps of each kind of plan
 STEPS = {
     "look": (Step.CHECK, Step.SCHEMA, Step.DISTANCES, Step.ADVICE, Step.ROUNDS),

@@ -24,6 +24,28 @@ from fedcollab.wire.silo import Silo
 Floats = NDArray[np.float64]
 
 
+def lot_of(silo: Silo, *asked: NDArray[Any] | str | int) -> str:
+    """Return what an error is drawn from: the silo's secret, its schema, and the question.
+
+    Parameters
+    ----------
+    silo : Silo
+        The silo.
+    *asked : array, str or int
+        What the server sent: the same question gets the same answer.
+
+    Returns
+    -------
+    str
+        Hexadecimal digits.
+    """
+    question = hashlib.blake2b(silo.secret.encode(), digest_size=16)
+    question.update(str(silo.state.get("prepare", {}).get("schema", "")).encode())
+    for part in asked:
+        question.update(part.tobytes() if isinstance(part, np.ndarray) else f"{part}\x1f".encode())
+    return question.hexdigest()
+
+
 def rounded(values: Any, errors: Any, silo: Silo, kind: str, *asked: NDArray[Any] | str) -> Floats:
     """Return measures rounded to their standard errors.
 
@@ -48,10 +70,7 @@ def rounded(values: Any, errors: Any, silo: Silo, kind: str, *asked: NDArray[Any
     exact: Floats = np.asarray(values, dtype=np.float64)
     if not silo.limits.round_measures or exact.size == 0:
         return exact
-    question = hashlib.blake2b(digest_size=16)
-    for part in asked:
-        question.update(part.encode() if isinstance(part, str) else np.ascontiguousarray(part).tobytes())
-    draw = seeds.generator(0, "rounding", kind, silo.secret, question.hexdigest())
+    draw = seeds.generator(0, "rounding", kind, lot_of(silo, *asked))
     grid = np.broadcast_to(np.asarray(errors, dtype=np.float64), exact.shape)
     usable = np.isfinite(grid) & (grid > 0) & np.isfinite(exact)
     step = np.where(usable, grid, 1.0)

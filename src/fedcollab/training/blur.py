@@ -20,7 +20,6 @@ looks at what is sent.
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any
 
 import numpy as np
@@ -29,6 +28,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedcollab import seeds
+from fedcollab.silo.rounding import lot_of
 from fedcollab.training.batches import Batch, shares
 from fedcollab.training.gradient import Automatic, Dense
 from fedcollab.training.models import Network
@@ -40,22 +40,15 @@ SHARE = 0.5
 PARTS = 8
 
 
-def lot_of(silo: Silo, *asked: NDArray[Any] | str | int) -> str:
+def update_lot(silo: Silo, *asked: NDArray[Any] | str | int) -> str:
     """Return what the error of an update is drawn from; empty where the silo's limits ask for none.
 
     Parameters
     ----------
-    silo : Silo
-        The silo, whose secret is part of the lot.
-    *asked : array, str or int
-        What the server sent: the same question gets the same answer.
+    silo, *asked
+        As in `silo.rounding.lot_of`.
     """
-    if not silo.limits.blur_updates:
-        return ""
-    question = hashlib.blake2b(silo.secret.encode(), digest_size=16)
-    for part in asked:
-        question.update(np.ascontiguousarray(part).tobytes() if isinstance(part, np.ndarray) else f"{part}\x1f".encode())
-    return question.hexdigest()
+    return lot_of(silo, "update", *asked) if silo.limits.blur_updates else ""
 
 
 def blur(
@@ -72,7 +65,7 @@ def blur(
     network : Network
         The model.
     lot : str
-        From `lot_of`.
+        From `update_lot`.
     lr : float
         The step size.
     steps : int

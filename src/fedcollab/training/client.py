@@ -20,12 +20,11 @@ from numpy.typing import NDArray
 from torch.nn import functional
 
 from fedcollab.errors import InputError
-from fedcollab.silo.rounding import rounded
 from fedcollab.threads import balance, in_threads
 from fedcollab.training import honest, outcomes
 from fedcollab.training.algorithms import make_algorithm
 from fedcollab.training.averaging import add_means, split_means, use_means
-from fedcollab.training.blur import lot_of
+from fedcollab.training.blur import update_lot
 from fedcollab.training.client_side import (
     Messages,
     Silos,
@@ -48,8 +47,8 @@ from fedcollab.training.client_side import (
 from fedcollab.training.descend import OPTIMIZERS, Local, Setting, descend, gradient, personal, steps_of
 from fedcollab.training.hooks import Algorithm
 from fedcollab.training.kept import averaged_keys, first_state, with_own, withhold
-from fedcollab.training.measures import measure, rounded_losses
-from fedcollab.training.models import size_of
+from fedcollab.training.measures import measure, rounded_losses, shown_loss, what_diverged
+from fedcollab.training.models import Network, size_of
 from fedcollab.training.plausible import impossible_losses, impossible_measures, impossible_update
 from fedcollab.training.secure_client import (
     SecureFields,
@@ -330,7 +329,8 @@ def _train(names: Sequence[str], messages: Messages, silos: Silos, setting: Sett
             if "group" in messages[name]:
                 held = data_of(silos[name])
                 logits = gradient(network, setting).logits(local.message["w"], held["x_test"])
-                refuse_absurd(messages[name], silos[name], float(functional.cross_entropy(logits, held["y_test"])))
+                each = functional.cross_entropy(logits, held["y_test"], reduction="none")
+                refuse_absurd(messages[name], silos[name], each.double().cpu().numpy())
         replies, states, losses = descend(clients, algorithm, network, setting, messages[names[0]]["round"])
     result: dict[str, Message] = {}
     for name, reply, state, loss in zip(names, replies, states, losses, strict=True):
@@ -341,18 +341,27 @@ def _train(names: Sequence[str], messages: Messages, silos: Silos, setting: Sett
         if np.isfinite(loss) and all(is_finite(value) for value in (*reply.values(), *state.values())):
             message, silo, replied = messages[name], silos[name], arrays_of(reply)
             place = slot_of(message, TRAINING)
+            shown = _shown(network, message, silo, setting, float(loss))
             given = honest.check_reply(
-                network, message, whole.cpu().numpy(), silo.arrays.x, float(loss), silo, place
+                network, message, whole.cpu().numpy(), silo.arrays.x, float(shown[0]), silo, place
             )
             honest.note_update(message, silo, whole.cpu().numpy(), [given], place)
             keep_state(silo, message, arrays_of(state), slot_of(message))
-            error = loss / np.sqrt(len(silo.arrays.y))
-            shown = np.atleast_1d(rounded(loss, error, silo, "training loss", message["w"]))
-            plain = {"loss": np.maximum(shown, 0.0), "finite": True}
+            plain = {"loss": shown, "finite": True}
             result[name] = masked_reply(message, silo, replied, plain)
         else:
-            result[name] = {"finite": False, "diverged": f"loss {loss:g}"}
+            result[name] = {"finite": False, "diverged": what_diverged(float(loss))}
     return result
+
+
+def _shown(network: Network, message: Message, silo: Silo, setting: Setting, loss: float) -> NDArray[np.float64]:
+    """Return the loss of a round as it is sent: the mean over its steps, or a coarse one where the silo rounds."""
+    if not silo.limits.round_measures:
+        return np.array([loss])
+    data = data_of(silo)
+    logits = gradient(network, setting).logits(tensor_of(message["w"], silo.device), data["x"])
+    each = functional.cross_entropy(logits, data["y"], reduction="none").double().cpu().numpy()
+    return shown_loss(each, silo, message["w"])
 
 
 def _evaluate(message: Message, silo: Silo, setting: Setting) -> Message:
@@ -410,6 +419,6 @@ def _local(message: Message, silo: Silo, algorithm: Algorithm, setting: Setting,
     state, means = split_means(state)
     if mean:
         state = use_means(state, means)
-    lot = lot_of(silo, message["setting"], message["round"], message["w"])
+    lot = update_lot(silo, message["setting"], message["round"], message["w"])
     least = silo.limits.min_batch
     return Local(silo.lot, data["x"], data["y"], with_own(sent, state, setting), state, means, least, lot)

@@ -29,8 +29,8 @@ from fedcollab.data.split import fold_of
 from fedcollab.errors import InputError
 from fedcollab.training import honest
 from fedcollab.training.averaging import add_means, blend, split_means, use_means
+from fedcollab.training.blur import update_lot
 from fedcollab.training.client import limit_setting, limit_train
-from fedcollab.training.blur import lot_of
 from fedcollab.training.client_side import (
     algorithm_of,
     arrays_of,
@@ -51,7 +51,7 @@ from fedcollab.training.descend import Local, Setting, descend, gradient, person
 from fedcollab.training.gradient import Dense
 from fedcollab.training.hooks import Algorithm, State
 from fedcollab.training.kept import averaged_keys, first_state, with_own, withhold
-from fedcollab.training.measures import rounded_columns
+from fedcollab.training.measures import rounded_columns, what_diverged
 from fedcollab.training.models import Network
 from fedcollab.training.outcomes import Outcome, of_logits
 from fedcollab.training.plausible import impossible_alone, impossible_folds
@@ -219,7 +219,6 @@ class Done:
     state: State
     diverged: str = ""
     error: str = ""
-    mean_loss: float = 0.0
     whole: Tensor | None = None  # the trained weights, with those that stay at the client
 
 
@@ -468,7 +467,7 @@ def _work(message: Message, silo: Silo, setting: Setting) -> list[Work]:
             state = {key: tensor_of(value, silo.device)[fold] for key, value in arrays.items()}
         state, means = split_means(state)
         name, least = f"{silo.lot}, fold {fold}", silo.limits.min_batch
-        lot = lot_of(silo, message["setting"], message["round"], fold, message["w"])
+        lot = update_lot(silo, message["setting"], message["round"], fold, message["w"])
         local = Local(name, part.x, part.y, with_own(own, state, setting), state, means, least, lot)
         measured: list[Tensor | Local] = []
         if message.get("measure", True):
@@ -504,9 +503,8 @@ def _measure_and_train(jobs: Mapping[str, Work], setting: Setting, device: str) 
         withhold(reply, state, job.sent, setting)
         state = add_means(state, job.local.means, averaged_keys(algorithm, setting), job.number, setting.averaging)
         good = np.isfinite(loss) and all(is_finite(value) for value in (*reply.values(), *state.values()))
-        diverged = "" if good else f"loss {loss:g}"
-        done = replace(measured[key], reply=reply, state=state, diverged=diverged)
-        measured[key] = replace(done, mean_loss=float(loss), whole=whole)
+        diverged = "" if good else what_diverged(float(loss))
+        measured[key] = replace(measured[key], reply=reply, state=state, diverged=diverged, whole=whole)
     return measured
 
 
@@ -574,23 +572,21 @@ def _reply(message: Message, silo: Silo, folds: list[Done]) -> Message:
             silo.state.pop(slot, None)
     if not message["train"]:
         return {"finite": True, "held_out": held_out}
-    if "group" in message:
-        refuse_absurd(message, silo, max(loss for loss, *_ in exact))
+    if "group" in message and kinds:
+        refuse_absurd(message, silo, np.maximum.reduce([kind.loss for kind in kinds]))
     replied = arrays_of(_stack([fold.reply for fold in folds]))
-    _check_replies(message, silo, folds)
+    _check_replies(message, silo, folds, max((loss for loss, *_ in shown), default=0.0))
     keep_state(silo, message, arrays_of(_stack([fold.state for fold in folds])), _slot(message))
     return masked_reply(message, silo, replied, {"finite": True, "held_out": held_out})
 
 
-def _check_replies(message: Message, silo: Silo, folds: list[Done]) -> None:
+def _check_replies(message: Message, silo: Silo, folds: list[Done], loss: float) -> None:
     """Refuse to send updates from which samples could be read, and keep what the next round is compared with."""
     setting, slot = Setting(**json.loads(message["setting"])), _slot(message, TRAINED)
     replied = np.stack([fold.whole.cpu().numpy() for fold in folds if fold.whole is not None])
     with lend_network(setting, silo.device) as network:
         given = [
-            honest.check_reply(
-                network, message, replied[place], part.x.cpu(), folds[place].mean_loss, silo, slot, place
-            )
+            honest.check_reply(network, message, replied[place], part.x.cpu(), loss, silo, slot, place)
             for place, part in enumerate(parts_of(silo, message["folds"], setting.seed))
         ]
     honest.note_update(message, silo, replied, given, slot)

@@ -47,8 +47,8 @@ LARGEST_LR, LARGEST_DECAY = 1.0, 0.05
 NEAR, COLUMNS = 0.03, 8
 #: the share of the samples that may be given away beyond chance before an update is refused, and their least number
 EXPOSED, AT_LEAST = 0.04, 2
-#: the mean loss above which weights are no honest model, times 1 + log(classes)
-MOST_LOSS = 8.0
+#: the rounded mean loss above which weights are no honest model, times 1 + log(classes); samples count up to 2
+MOST_LOSS = 1.8
 #: pairs of units that are looked at, those nearest to each other first
 PAIRS = 2_000_000
 #: units of the second layer that are looked at
@@ -211,7 +211,7 @@ def check_reply(
     x : array or Tensor
         The samples that were trained on.
     loss : float
-        The mean loss while training.
+        The mean loss of the weights that were sent, as it is shown: what a refusal tells must be no more.
     silo : Silo
         The silo.
     slot : str
@@ -233,7 +233,7 @@ def check_reply(
     if not silo.limits.check_training:
         return nothing
     if loss > MOST_LOSS * (1 + np.log(len(silo.schema.classes))):
-        raise Refused(f"the weights that were sent have a loss of {loss:.3g}; this silo does not train from them")
+        raise Refused("the weights that were sent are far from any use; this silo does not train from them")
     if not network.widths:
         return nothing
     kept = _kept(silo, message, slot)

@@ -1,6 +1,12 @@
 """What a silo says about a model on its samples: measures and comparisons, rounded to what the samples can mean.
 
-Without `round_measures` in the silo's limits (in process) nothing is rounded.
+    L = 2 (1 + ln classes)          a sample's loss counts up to L
+    a mean of n losses is rounded to max(its standard error, L / n); a standard error is shown from L / n on
+
+So one sample moves a mean by no more than its rounding, whatever the model: a server that crafts a model which fails on
+single samples alone would otherwise see whether there are any. A standard error includes that of the rounding.
+
+Without `round_measures` in the silo's limits (in process) nothing is rounded or capped.
 """
 
 from __future__ import annotations
@@ -41,7 +47,7 @@ def measure(logits: Tensor, labels: Tensor, silo: Silo, kind: str, asked: NDArra
         Accuracy, loss, balanced accuracy, AUC, standard error of the loss, number of samples.
     """
     truth, predicted = labels.cpu().numpy(), logits.argmax(1).cpu().numpy()
-    losses = functional.cross_entropy(logits, labels, reduction="none").double().cpu().numpy()
+    losses = capped(functional.cross_entropy(logits, labels, reduction="none").double().cpu().numpy(), silo)
     count = len(truth)
     known = count >= max(2, silo.limits.min_test)
     stderr = losses.std(ddof=1) / np.sqrt(count) if known else np.nan
@@ -53,17 +59,51 @@ def measure(logits: Tensor, labels: Tensor, silo: Silo, kind: str, asked: NDArra
     ]
     accuracy, balanced, auc = rounded_shares(shares, np.array([count, smallest, smallest]), silo, kind, asked)
     loss = rounded_losses(np.array([float(functional.cross_entropy(logits, labels))]), losses[None], silo, kind, asked)
-    stderr = rounded(stderr, stderr / np.sqrt(2 * count), silo, f"{kind} error", asked)
-    return np.array([accuracy, float(loss[0]), balanced, auc, stderr, count])
+    error = rounded_errors(np.array([stderr]), count, silo, f"{kind} error", asked)
+    return np.array([accuracy, float(loss[0]), balanced, auc, float(error[0]), count])
+
+
+def most_loss(silo: Silo) -> float:
+    """Return L, up to which a sample's loss counts where measures are rounded."""
+    return 2.0 * (1.0 + float(np.log(max(2, len(silo.schema.classes)))))
+
+
+def capped(losses: Floats, silo: Silo) -> Floats:
+    """Return losses of samples, at most L each where the silo rounds its measures."""
+    return np.minimum(losses, most_loss(silo)) if silo.limits.round_measures else losses
+
+
+def rounded_errors(errors: Floats, count: int, silo: Silo, kind: str, *asked: NDArray[np.float32] | str) -> Floats:
+    """Return standard errors of mean losses as they are shown: at least L / n, and with the error of rounding.
+
+    Parameters
+    ----------
+    errors : array
+        Standard errors of means.
+    count : int
+        n, the number of samples.
+    silo, kind, *asked
+        As in `silo.rounding.rounded`.
+
+    Returns
+    -------
+    array
+        The standard errors; NaN stays.
+    """
+    if not silo.limits.round_measures:
+        return errors
+    least = np.maximum(errors, most_loss(silo) / count)
+    found: Floats = np.maximum(rounded(least, least / np.sqrt(2 * count), silo, kind, *asked), 0.0)
+    return found * np.sqrt(4.0 / 3.0)  # rounding to g adds g^2 / 3
 
 
 def rounded_losses(means: Floats, losses: Floats, silo: Silo, kind: str, *asked: NDArray[np.float32] | str) -> Floats:
-    """Return mean losses rounded to their standard errors, at least 0.
+    """Return mean losses rounded to their standard errors, or to L / n where that is more; at least 0.
 
     Parameters
     ----------
     means : array
-        The mean losses.
+        The mean losses, which are returned where the silo does not round.
     losses : array
         The losses that each is the mean of, one row for each mean.
     silo, kind, *asked
@@ -76,9 +116,41 @@ def rounded_losses(means: Floats, losses: Floats, silo: Silo, kind: str, *asked:
     """
     if not silo.limits.round_measures:
         return means
-    errors = losses.std(axis=1) / np.sqrt(losses.shape[1])
-    found: Floats = np.maximum(rounded(means, errors, silo, f"{kind} loss", *asked), 0.0)
+    losses = capped(losses, silo)
+    count = losses.shape[1]
+    errors = np.maximum(losses.std(axis=1) / np.sqrt(count), most_loss(silo) / count)
+    found: Floats = np.maximum(rounded(losses.mean(axis=1), errors, silo, f"{kind} loss", *asked), 0.0)
     return found
+
+
+def shown_loss(losses: Floats, silo: Silo, asked: NDArray[np.float32]) -> Floats:
+    """Return the training loss of the weights that were sent, coarsely: four times as much as a measure is rounded.
+
+    Nothing is decided by it, and a plan has many rounds whose weights the server chooses.
+
+    Parameters
+    ----------
+    losses : array
+        The loss of each sample.
+    silo : Silo
+        The silo.
+    asked : array
+        The weights that were sent.
+
+    Returns
+    -------
+    array
+        The loss, as one value.
+    """
+    each, count = capped(losses, silo), len(losses)
+    grid = 4 * max(float(each.std()) / np.sqrt(count), most_loss(silo) / count)
+    found: Floats = np.maximum(rounded(np.array([each.mean()]), grid, silo, "training loss", asked), 0.0)
+    return found
+
+
+def what_diverged(loss: float) -> str:
+    """Return the words for a round whose loss or weights are not finite; a finite loss is not told."""
+    return "weights" if np.isfinite(loss) else f"loss {loss:g}"
 
 
 def rounded_columns(
@@ -105,8 +177,8 @@ def rounded_columns(
     loss, accuracy, *errors = columns
     shown = rounded_losses(np.array([loss]), losses[None], silo, kind, *asked)
     share = rounded_shares(accuracy, len(losses), silo, f"{kind} accuracy", *asked)
-    spread = rounded(errors, np.array(errors) / np.sqrt(2 * len(losses)), silo, f"{kind} errors", *asked)
-    return [float(shown[0]), float(share), *np.maximum(spread, 0.0).tolist()]
+    spread = rounded_errors(np.array(errors), len(losses), silo, f"{kind} errors", *asked)
+    return [float(shown[0]), float(share), *spread.tolist()]
 
 
 def compared(
@@ -115,7 +187,8 @@ def compared(
     """Return how many samples each two models both get right, their mean losses, and the covariances of the losses.
 
     Rounded, each model has errors of its own, and each two models in how many samples one gets right and the other does
-    not. Two models with the same losses are the same: nothing distinguishes them after rounding either.
+    not. The same model asked about twice gets the same answer; whether two models do the same with all samples is not
+    told.
 
     Parameters
     ----------
@@ -132,12 +205,13 @@ def compared(
         [models, models], [models], [models, models].
     """
     hits = np.stack([outcome.right for outcome in found]).astype(np.int64)
-    losses = np.stack([outcome.loss for outcome in found])
+    losses = capped(np.stack([outcome.loss for outcome in found]), silo)
     right, loss = hits @ hits.T, losses.mean(axis=1)
     spread: Floats = np.atleast_2d(np.cov(losses))
     if not silo.limits.round_measures:
         return right, loss, spread
-    _, chosen, place = np.unique(np.round(losses, 9), axis=0, return_index=True, return_inverse=True)
+    texts = [part if isinstance(part, str) else np.ascontiguousarray(part).tobytes().hex() for part in asked]
+    _, chosen, place = np.unique(texts, return_index=True, return_inverse=True)
     place = place.reshape(-1)
     both, means, covariance = _rounded_comparison(
         right[np.ix_(chosen, chosen)], loss[chosen], spread[np.ix_(chosen, chosen)], hits.shape[1], silo,
@@ -157,7 +231,8 @@ def _rounded_comparison(
 ) -> tuple[NDArray[np.int64], Floats, Floats]:
     """Return counts, mean losses and covariances of models that all differ, rounded; arguments as in `compared`."""
     models = range(len(loss))
-    exact, deviation = np.diag(right).astype(np.float64), np.sqrt(np.diag(spread))
+    exact = np.diag(right).astype(np.float64)
+    deviation = np.maximum(np.sqrt(np.diag(spread)), most_loss(silo) / np.sqrt(count))
     own = np.array([count * float(rounded_shares(exact[k] / count, count, silo, "right", asked[k])) for k in models])
     errors = deviation / np.sqrt(count)
     means = np.array([float(rounded(loss[k], errors[k], silo, "mean loss", asked[k])) for k in models])
@@ -168,8 +243,9 @@ def _rounded_comparison(
     shared = (shared + shared.T) / 2
     shared = np.clip(shared, np.maximum(0, own[:, None] + own - count), np.minimum.outer(own, own))
     np.fill_diagonal(shared, own)
-    scale = np.maximum(np.outer(deviation, deviation), 1e-300)
-    unlike = np.triu(np.where(scale > 1e-300, 1 - spread / scale, 1.0), 1)
+    true = np.maximum(np.sqrt(np.diag(spread)), 1e-150)
+    scale = np.outer(true, true)
+    unlike = np.triu(np.maximum(np.where(scale > 1e-290, 1 - spread / scale, 1.0), 2.0 / count), 1)
     unlike = rounded(unlike, unlike / np.sqrt(2 * count), silo, "unlike", *asked)
     covariance = (1 - unlike - unlike.T) * np.outer(spreads, spreads)
     np.fill_diagonal(covariance, spreads**2)

@@ -19,14 +19,15 @@ from numpy.typing import NDArray
 
 from fedcollab.secure import member
 from fedcollab.secure.nested import limit_sums
+from fedcollab.silo.rounding import rounded_shares
 from fedcollab.wire.action import Refused, Release, Step, action, free
 from fedcollab.wire.fields import Positive, Sides, Whole
 from fedcollab.wire.limits import Limits
 from fedcollab.wire.message import Message
 from fedcollab.wire.silo import Silo
 
-#: a model is absurd if its loss is this many times that of guessing, or of the first model, whichever is more
-ABSURD = 10.0
+#: a model is absurd if, on this share of rows, its loss is so many times that of guessing, or of the first model
+ABSURD, SHARE = 10.0, 0.2
 
 Boxes = Annotated[NDArray[np.uint8], Sides("_", "_")]
 Masked = Annotated[NDArray[np.uint32], Sides("_")]
@@ -196,11 +197,12 @@ def masked_reply(message: Message, silo: Silo, arrays: Message, plain: Message) 
     return reply
 
 
-def refuse_absurd(message: Message, silo: Silo, loss: float) -> None:
-    """Refuse to train on from a model whose loss on the member's held-out rows is absurd.
+def refuse_absurd(message: Message, silo: Silo, losses: NDArray[np.float64]) -> None:
+    """Refuse to train on from a model that is absurd on the member's held-out rows.
 
-    The rule: not a number, or more than `ABSURD` times the larger of ln(classes), which guessing has, and the loss of
-    the first model of this training.
+    The rule: on more than `SHARE` of the rows the loss is not a number, or more than `ABSURD` times the larger of
+    ln(classes), which guessing has, and the mean loss of the first model of this training. The share is rounded as all
+    measures are, so that a refusal says nothing about single rows.
 
     Parameters
     ----------
@@ -208,8 +210,8 @@ def refuse_absurd(message: Message, silo: Silo, loss: float) -> None:
         What the member was sent.
     silo : Silo
         The member, which keeps the loss of the first model.
-    loss : float
-        The mean loss of the model that was sent.
+    losses : array
+        The loss of each held-out row under the model that was sent.
 
     Raises
     ------
@@ -218,11 +220,14 @@ def refuse_absurd(message: Message, silo: Silo, loss: float) -> None:
     """
     kept = silo.state[member.GROUP]
     first = {**kept.get("first", {})}
-    began = first.setdefault(message["training"], loss if math.isfinite(loss) else 0.0)
+    mean = float(losses.mean())
+    began = first.setdefault(message["training"], mean if math.isfinite(mean) else 0.0)
     most = ABSURD * max(math.log(len(silo.schema.classes)), began)
-    if not loss <= most:
+    share = float((~(losses <= most)).mean())
+    if float(rounded_shares(share, len(losses), silo, "absurd", message["w"])) > SHARE:
         raise Refused(
-            f"the model of round {message['round']} has loss {loss:.3g} on this silo's held-out rows, over {most:.3g}: "
-            "an update that went into it was absurd (under masks it cannot be told whose); this silo does not go on"
+            f"the model of round {message['round']} has a loss over {ABSURD:g} times that of guessing, or of the first "
+            "model, on many of this silo's held-out rows: an update that went into it was absurd (under masks it "
+            "cannot be told whose); this silo does not go on"
         )
     silo.state[member.GROUP] = {**kept, "first": first}

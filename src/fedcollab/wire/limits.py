@@ -89,6 +89,9 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Whether accuracies and losses are rounded to what the number of samples can mean.
     blur_updates : bool
         Whether updates get an error of half their standard error (see `training.blur`).
+    updates_for_distances : bool
+        Whether distance methods that send updates of models which the server chooses (`cross`, `hypothesis`,
+        `published`) are served without an approved plan that names them.
     check_training : bool
         Whether training must start and go on as honest training does (see `training.honest`).
     """
@@ -105,11 +108,12 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     min_batch: AtLeastOne = 8
     require_plan: bool = False
     max_models: AtLeastOne = 300
-    max_repeats: AtLeastOne = 20
-    max_rounds: AtLeastOne = 2000
+    max_repeats: AtLeastOne = 8
+    max_rounds: AtLeastOne = 1000
     max_schemas: AtLeastOne = 10
     round_measures: bool = True
     blur_updates: bool = True
+    updates_for_distances: bool = False
     check_training: bool = True
 
     @property
@@ -130,7 +134,13 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 #: in-process runtimes: whoever runs them holds the data of all clients anyway
 NO_LIMITS = Limits(
-    min_samples=1, min_test=1, min_batch=1, round_measures=False, blur_updates=False, check_training=False
+    min_samples=1,
+    min_test=1,
+    min_batch=1,
+    round_measures=False,
+    blur_updates=False,
+    updates_for_distances=True,
+    check_training=False,
 )
 
 #: where a silo's administrator may begin: `preset = "..."` in the table `[limits]`
@@ -149,7 +159,13 @@ PRESETS: dict[str, dict[str, Any]] = {
         "max_runs_per_day": 20,
     },
     "usual": {"require_plan": True},
-    "open": {"max_models": 3000, "max_repeats": 100, "max_rounds": 20_000, "max_schemas": 100},
+    "open": {
+        "max_models": 3000,
+        "max_repeats": 100,
+        "max_rounds": 20_000,
+        "max_schemas": 100,
+        "updates_for_distances": True,
+    },
 }
 
 

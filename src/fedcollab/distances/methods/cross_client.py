@@ -21,11 +21,12 @@ from msgspec import Meta
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fedcollab import seeds
 from fedcollab.distances.methods.heads import Head, find
 from fedcollab.distances.sampling import folds as folding
 from fedcollab.distances.sampling.least import require
 from fedcollab.distances.sampling.uncertainty import partial, summary
-from fedcollab.silo.rounding import rounded_shares
+from fedcollab.silo.rounding import lot_of, rounded_shares
 from fedcollab.wire.action import Empty, Release, Step, action, require_samples
 from fedcollab.wire.fields import Finite, Positive, Sides, Whole
 from fedcollab.wire.silo import Silo
@@ -35,6 +36,8 @@ Floats = NDArray[np.float64]
 
 #: what a client may be asked for at most: more would be an attack on its memory, or a mistake
 FOLDS, REPEATS, REPLICATES, CLASSES = 100, 100, 1_000, 100_000
+#: the error of an update that is sent, as a share of its standard error
+BLUR = 0.5
 
 Classes = Annotated[int, Meta(ge=1, le=CLASSES)]
 Folds = Annotated[int, Meta(ge=2, le=FOLDS)]
@@ -212,7 +215,7 @@ def check(part: ClientPlan, silo: Silo) -> None:
     release=Release.EXACT,
     step=Step.DISTANCES,
     limit=None,  # what it sums over was checked with the plan
-    cost=lambda message, silo: {"rounds": 1},
+    cost=lambda message, silo: {"rounds": len(silo.state.get("cross", {}).get("sizes", [0]))},
 )
 def step(message: StepMessage, silo: Silo) -> StepMessage:
     """Return the weights after one step on the client's own training samples."""
@@ -244,6 +247,8 @@ def validate(message: StepMessage, silo: Silo) -> JudgeReply:
 def descend(part: ClientPlan, w: Tensor, silo: Silo) -> Tensor:
     """Return w - step * gradient of the mean loss over the client's training samples.
 
+    Where the silo's limits ask for it, a gradient gets an error of half its standard error, as updates in training do.
+
     Parameters
     ----------
     part : ClientPlan
@@ -261,6 +266,7 @@ def descend(part: ClientPlan, w: Tensor, silo: Silo) -> Tensor:
     head = find(part.head)
     x, y = tensors(silo)
     updated = torch.empty_like(w)
+    draw = seeds.generator(part.seed, "cross step", lot_of(silo, w.cpu().numpy()))
     for (size, repeat, fold), chosen, target, scale in _groups(part, silo.device):
         train, _ = folding.split(_parts(part, silo, repeat), fold, size)
         features, labels = x[train], y[train, None]
@@ -268,6 +274,12 @@ def descend(part: ClientPlan, w: Tensor, silo: Silo) -> Tensor:
         residual = head.spread(head.residual(outputs, labels, target), labels, part.classes) / size
         gradient = torch.einsum("mgr,md->grd", residual, features) / scale[:, None, None]
         gradient = torch.cat([gradient, residual.sum(0)[..., None]], dim=2)
+        if silo.limits.blur_updates:
+            squares = torch.einsum("mgr,md->grd", residual**2, features**2) / scale[:, None, None] ** 2
+            squares = torch.cat([squares, (residual**2).sum(0)[..., None]], dim=2)
+            gradient += (
+                BLUR * squares.sqrt() * torch.from_numpy(draw.standard_normal(squares.shape)).float().to(w.device)
+            )
         updated[chosen] = w[chosen] - head.step * gradient
     return updated
 

@@ -14,11 +14,13 @@ Samples of one group (one patient) are no independent evidence: weights are draw
 the variance of the mean is that of the groups' sums.
 
 The draws depend on the client's data (`Silo.secret`): a server that could repeat them could solve the replicates for
-every single h_s.
+every single h_s. Where measures are rounded, replicates are drawn from the rounded mean and variance alone, for each
+pair on its own: from those of the samples a server could tell exactly whether two discriminators differ on any of them.
 """
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import numpy as np
@@ -75,8 +77,16 @@ def summary(
     exact: Floats = hits.mean(axis=2)
     accuracy = rounded_shares(exact, count, silo, "accuracy", asked)
     variance = _variance(hits, groups) / count
+    if silo.limits.round_measures:  # one sample more or less is no more than the rounding
+        variance = np.maximum(variance, 2.0 / count**2)
     variance = rounded(variance, variance * np.sqrt(2.0 / count), silo, "variance", asked)
-    moved = (hits @ weights.T - exact[..., None]) * np.sqrt(training * (count + 1) / (count - 1))[..., None]
+    if silo.limits.round_measures:
+        draw = seeds.generator(seed, "replicates", silo.secret, hashlib.sha256(np.ascontiguousarray(asked)).hexdigest())
+        moved = np.sqrt(variance)[..., None] * draw.standard_normal((*exact.shape, replicates))
+    else:
+        moved = hits @ weights.T - exact[..., None]
+        moved *= np.sqrt((count + 1) / (count - 1))
+    moved *= np.sqrt(training)[..., None]
     return {
         "accuracy": accuracy,
         "variance": training * variance + 1.0 / (12.0 * (count + 1) ** 2),

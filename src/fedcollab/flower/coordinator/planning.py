@@ -100,6 +100,7 @@ def _budget(
     if kind == "look":
         tests = 4 * partners * max(1, len(methods)) + 4 * candidates
         each = max((ROUNDS.get(method, 1) for method in methods), default=1)
+        each *= partners - 1 if each > 1 else 1  # an update for each pair
         repeats, updates = 4 * len(methods) + candidates + 2, each + candidates * LAYERS * rounds
         return {"models": tests + 10, "repeats": repeats, "rounds": updates, "schemas": 2}
     times = 2 if alone else 1
