@@ -91,7 +91,9 @@ class Running:
             "--invitation", invitation, "--folder", folder, "--preset", "open",
         )  # fmt: skip
         with (folder / "silo.toml").open("a") as config:  # beside fedcollab's own app, the example's may run
-            config.write("round_measures = false\n")  # so that what Flower carries can be compared to the last digit
+            config.write(
+                "round_measures = false\nblur_updates = false\n"
+            )  # so that what Flower carries can be compared to the last digit
             config.write(f'[app]\nallow = ["{example_hash()}"]\n')
 
     def keys(self) -> dict[str, bytes]:

@@ -57,7 +57,8 @@ class Guarded(Wire):
 
     def __init__(self, clients: list[ClientData], folder: Path, **limits: Any) -> None:
         super().__init__(clients)
-        self.guards = {name: Guard.at(folder / name, Limits(**{"min_samples": 5, **limits})) for name in self.names}
+        exact = Limits(**{"min_samples": 5, "blur_updates": False, "updates_for_distances": True, **limits})
+        self.guards = {name: Guard.at(folder / name, exact) for name in self.names}
         self.broken: set[tuple[str, str, int]] = set()
         self.changed: dict[tuple[str, str, int], Any] = {}
         self.partners: dict[str, dict[str, str]] = {}

@@ -57,7 +57,8 @@ class Guarded(Wire):
 
 @pytest.fixture
 def kept(clients: list[ClientData], tmp_path: Path) -> Any:
-    exact = {"min_samples": 5, "min_batch": 5, "round_measures": False}
+    exact = {"min_samples": 5, "min_batch": 5, "round_measures": False, "blur_updates": False}
+    exact |= {"updates_for_distances": True, "max_repeats": 20}
     return lambda **limits: Guarded(clients, tmp_path, Limits(**{**exact, **limits}))
 
 
@@ -102,7 +103,7 @@ def one() -> Silo:
 
 @pytest.fixture(scope="module")
 def guard(tmp_path_factory: pytest.TempPathFactory) -> Guard:
-    return Guard.at(tmp_path_factory.mktemp("silo"), Limits(min_samples=1))
+    return Guard.at(tmp_path_factory.mktemp("silo"), Limits(min_samples=1, updates_for_distances=True))
 
 
 def asked(action: str, **changed: Any) -> Message:
@@ -393,7 +394,9 @@ def test_what_a_silo_with_every_limit_and_required_privacy_does(name: str, tmp_p
     rng = np.random.default_rng(0)
     pair = [ClientData(who, rng.normal(size=(60, 3)), np.arange(60) % 2) for who in "ab"]
     schema = federate(Wire(pair), scale="none").schema.to_json()
-    limits = Limits(min_samples=10, min_coalition=2, require_privacy=Privacy(1.0), max_splits=1)
+    limits = Limits(
+        min_samples=10, min_coalition=2, require_privacy=Privacy(1.0), max_splits=1, updates_for_distances=True
+    )
     guard = Guard.at(tmp_path, limits)
     silo = Silo(pair[0], {"prepare": {"schema": schema}}, limits=limits)
     message = {"schema": schema} if name == "prepare" else PROPER[name]

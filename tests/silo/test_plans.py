@@ -46,7 +46,7 @@ def planned(clients: list[ClientData], tmp_path: Path) -> Any:
     """Return a runtime whose silos require plans and have approved these."""
 
     def make(*plans: Plan) -> Guarded:
-        limits = Limits(min_samples=5, min_batch=5, round_measures=False, require_plan=True)
+        limits = Limits(min_samples=5, min_batch=5, round_measures=False, blur_updates=False, require_plan=True)
         runtime = Guarded(clients, tmp_path, limits)
         approved = [Approved(plan, "2026-01-01T00:00:00+00:00") for plan in plans]
         runtime.guards = {

@@ -28,8 +28,8 @@ from fedcollab.wire.limits import Limits
 from fedcollab.wire.message import Message, pack, receive, unpack
 from fedcollab.wire.silo import Silo
 
-#: what a silo keeps that changes the answer to a question
-CONTEXT = ("prepare", "few", "cross", "published")
+#: what a silo keeps that changes the answer to a question beside the schema, by how the action's name begins
+CONTEXT = {"few-validate": "few", "cross-": "cross", "published-": "published"}
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class Guard:
         message: Message = {}
         outcome, why = "answered", ""
         plan, cost = None, {}
-        digest = hashlib.sha256(f"{name}\x1f".encode() + _context(silo) + content).hexdigest()
+        digest = hashlib.sha256(f"{name}\x1f".encode() + _context(name, silo) + content).hexdigest()
         try:
             action = self._find(name)
             message = self._admit(action, content)
@@ -148,8 +148,8 @@ class Guard:
             objections.append(why)
         if not self.limits.updates_for_distances and action.name.startswith(UPDATES):
             raise Refused(
-                f"{action.name!r} sends updates of models that the server chooses; this silo does so in an approved plan "
-                "whose distance methods have it (or with `updates_for_distances = true` in its limits)"
+                f"{action.name!r} belongs to a distance that sends updates of models which the server chooses; this "
+                "silo does so in an approved plan that names it (or with `updates_for_distances = true` in its limits)"
             )
         if self.limits.require_plan:
             known = f": {objections[0]}" if objections else "; none is approved"
@@ -268,6 +268,8 @@ class Guard:
         )
 
 
-def _context(silo: Silo) -> bytes:
-    """Return what answers depend on beside the message: the schema, and the plans of distances. Else a text is new."""
-    return b"".join(pack({name: silo.state[name]}) for name in CONTEXT if name in silo.state)
+def _context(name: str, silo: Silo) -> bytes:
+    """Return what the answer to a message depends on beside it: the schema, and the plan of a distance."""
+    slots = ["prepare", *(slot for begins, slot in CONTEXT.items() if name.startswith(begins))]
+    changed = name == "prepare" or name.endswith("-open")
+    return b"" if changed else b"".join(pack({slot: silo.state[slot]}) for slot in slots if slot in silo.state)

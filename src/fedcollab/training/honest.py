@@ -104,7 +104,9 @@ def check_start(message: Message, silo: Silo, setting: Setting, slot: str) -> No
         return
     w = np.atleast_2d(message["w"]).astype(np.float64)
     further = {
-        key: np.atleast_2d(value) for key, value in message.items() if isinstance(value, np.ndarray) and key != "w"
+        key: np.atleast_2d(value)
+        for key, value in message.items()
+        if isinstance(value, np.ndarray) and value.dtype.kind == "f" and key != "w"
     }
     kept = _kept(silo, message, slot)
     first = message["round"] <= 1 and _is_start(silo, setting, w, 1)  # the same training may begin anew
@@ -121,15 +123,13 @@ def check_start(message: Message, silo: Silo, setting: Setting, slot: str) -> No
     moved = np.linalg.norm(w - kept["w"], axis=1)
     if np.any(moved > allowed + 1e-6):
         raise Refused(
-            f"the weights moved by {moved.max():.3g} since the last round; this silo's own updates allow {allowed:.3g}"
+            f"the weights moved by {moved.max():.3g} since the last round; this silo's own updates allow less"
         )
     steps = setting.epochs * -(-len(silo.arrays.y) // setting.batch_size)
     for key, value in further.items():
         reach = setting.lr * steps * np.linalg.norm(value.reshape(len(value), -1), axis=1).max()
         if key != "mean" and reach > allowed + 1e-6:
-            raise Refused(
-                f"`{key[:40]}` would move the weights by {reach:.3g}; this silo's own updates allow {allowed:.3g}"
-            )
+            raise Refused(f"`{key[:40]}` would move the weights by {reach:.3g}; this silo's own updates allow less")
 
 
 def note_update(
