@@ -57,7 +57,8 @@ class Guarded(Wire):
 
     def __init__(self, clients: list[ClientData], folder: Path, **limits: Any) -> None:
         super().__init__(clients)
-        exact = Limits(**{"min_samples": 5, "blur_updates": False, "updates_for_distances": True, **limits})
+        plain = {"min_samples": 5, "round_measures": False, "blur_updates": False, "updates_for_distances": True}
+        exact = Limits(**{**plain, **limits})
         self.guards = {name: Guard.at(folder / name, exact) for name in self.names}
         self.broken: set[tuple[str, str, int]] = set()
         self.changed: dict[tuple[str, str, int], Any] = {}
