@@ -266,15 +266,6 @@ def cross_thresholds(target: Target) -> Recovered:
     return judge(target, guesses)
 
 
-def published_trap(target: Target) -> Recovered:
-    """`published-step` from a first layer of rising thresholds: as the trap in training, by way of a distance."""
-    with suppress(Refusal):
-        target.prepare()
-        task: dict[str, Any] = {"seed": 0, "classes": 2, "train": 40, "lr": 1.0, "batch": 40, "local_steps": 1}
-        target.ask("published-open", {**task, "targets": [1], "hidden": 64})
-    return judge(target, [])
-
-
 ATTACKS = {
     attack.__name__: attack
     for attack in (

@@ -131,11 +131,12 @@ class Target:
 
 @dataclass(frozen=True)
 class Recovered:
-    """How much of the silo's data an attack found: the share of what there is, and the same share by chance."""
+    """How much of the silo's data an attack found: the share of what there is, the same by chance, and two rows."""
 
     share: float
     chance: float
     messages: int
+    margin: float = 2 / 48
 
     def __str__(self) -> str:
         return f"{self.share:.0%} in {self.messages} message(s), by chance {self.chance:.0%}"
@@ -165,4 +166,4 @@ def judge(target: Target, guesses: Any, column: int | None = None, truth: Floats
     strangers = target.strangers[: len(truth)]
     if column is not None:
         truth, strangers = truth[:, column], strangers[:, column]
-    return Recovered(matched(guesses, truth), matched(guesses, strangers), target.messages)
+    return Recovered(matched(guesses, truth), matched(guesses, strangers), target.messages, 2 / len(truth))

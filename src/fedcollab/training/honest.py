@@ -305,7 +305,7 @@ def exposed(
     points = points[np.isfinite(points).all(axis=1)] / scale
     if not len(points):
         return nothing
-    tree = cKDTree(points)
+    tree = cKDTree(points, balanced_tree=False, compact_nodes=False)
     own, other = (
         tree.query(each / scale, p=np.inf, distance_upper_bound=NEAR)[0] for each in (rows[:, chosen], strange)
     )
@@ -334,7 +334,10 @@ def _outgoing(sent: Floats, inputs: int, units: int, after: int) -> Floats:
         return np.ones(units)
     outgoing = rest[: after * units].reshape(after, units)[:MOST_OUTGOING]
     centred = outgoing - outgoing.mean(axis=0)  # what all next units have in common changes no softmax, nor much else
-    weights: Floats = np.linalg.svd(centred, full_matrices=False)[2][0]
+    weights: Floats = centred[np.argmax(np.abs(centred).sum(axis=1))]
+    for _ in range(5):  # towards the first right singular vector
+        weights = (weights @ centred.T) @ centred
+        weights = weights / max(float(np.linalg.norm(weights)), 1e-300)
     return np.where(np.abs(weights) > 1e-9 * np.abs(weights).max(initial=1e-300), weights, 1.0)
 
 
