@@ -167,7 +167,10 @@ def test_a_plan_in_plain_words() -> None:
     assert "without a plan: 2 answers; 2 updates computed from its samples" in text
     assert "in all: 3 answers; 5 models tested on its samples, 2 updates" in text
     assert "few-moments" not in text
-    assert "few-moments" in "\n".join(review(LOOK, Limits(), [], []))
+    usual = "\n".join(review(LOOK, Limits(), [], []))
+    assert "few-moments" in usual
+    assert "wider than the preset" not in usual
+    assert "wider than the preset 'usual'" in "\n".join(review(LOOK, make_limits({"preset": "open"}, ()), [], []))
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fedcollab.silo.plans import Approved, Plan, actions_of, total_cost
+from fedcollab.silo.plans import METHODS, UPDATES, Approved, Plan, actions_of, total_cost
 from fedcollab.wire.action import SPENDS, Release
 from fedcollab.wire.limits import Limits
 
@@ -46,7 +46,28 @@ def review(plan: Plan, limits: Limits, entries: Sequence[Mapping[str, Any]], app
     lines += ["", *_about_training(plan), "Its budget, and what this silo's limits leave of it:"]
     allowed = plan.allowed(limits.budget)
     lines += [f"  {allowed[kind]} {words} (asked: {plan.budget.get(kind, 0)})" for kind, words in SPENDS.items()]
+    lines += _about_limits(plan, limits)
     return [*lines, "", *_about_earlier(entries, approved)]
+
+
+def _about_limits(plan: Plan, limits: Limits) -> list[str]:
+    """Return what to know where the silo's limits, or the plan's methods, let a coordinator learn more than usual."""
+    usual = Limits().budget
+    wider = [SPENDS[kind] for kind, amount in limits.budget.items() if amount > usual[kind]]
+    lines = []
+    if wider:
+        lines.append(
+            f"This silo's limits are wider than the preset 'usual' (more {', '.join(wider)}): a coordinator that asks "
+            "for all of it can compute values of single samples (docs/threats.md)."
+        )
+    if not (limits.round_measures and limits.blur_updates and limits.check_training):
+        lines.append("Rounding, errors of updates or checks of training are switched off: samples can be computed.")
+    if any(METHODS[method] in UPDATES for method in plan.methods):
+        lines.append(
+            "The distance methods send updates of models that the coordinator chooses: with `published` a hostile one "
+            "can read samples from them. `few-round` sends sums alone."
+        )
+    return lines
 
 
 def _about_training(plan: Plan) -> list[str]:

@@ -45,7 +45,12 @@ SPENDS = {
 
 
 class Step(Enum):
-    """The part of a plan that an action belongs to, in the words of a review."""
+    """The part of a plan that an action belongs to, in the words of a review.
+
+    `ROUNDS` is the training of models on folds, by which the number of rounds is chosen (in a train plan) and
+    candidates are compared (in a look that has candidates): updates of a part of the samples leave, and one measure a
+    round over the rest.
+    """
 
     CHECK = "data check"
     SCHEMA = "schema"
