@@ -220,9 +220,9 @@ def check_target(path: str | Path) -> Path:
         If it is a folder or a device, or lies in a folder that may not be written to.
     """
     path = Path(path)
-    if path.exists() and not path.is_file():
+    if os.path.exists(path) and not path.is_file():  # False, too, where nobody may look
         raise InputError(f"`{path}` is a {'folder' if path.is_dir() else 'device'}; expected a file to write")
-    above = next(parent for parent in path.absolute().parents if parent.exists())
+    above = next(parent for parent in path.absolute().parents if os.path.exists(parent))
     if not above.is_dir() or not os.access(above, os.W_OK):
         raise InputError(f"`{path}` cannot be written: `{above}` is not a folder that you may write to")
     return path

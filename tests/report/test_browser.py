@@ -173,7 +173,7 @@ def test_the_advice_is_on_the_first_screen(advised, visit, viewport, scheme):
     assert headline["y"] < gains["y"] < viewport["height"]
     if viewport == DESKTOP:
         assert gains["y"] + gains["height"] <= viewport["height"]
-    assert page.locator("#weights svg .mark-rect path").count() == 16
+    assert page.locator("#weights svg .mark-rect.role-mark path").count() == 16
     assert page.locator(".plot:not(:has(svg, canvas))").count() == 0
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "the page scrolls sideways"
     KEPT.mkdir(parents=True, exist_ok=True)

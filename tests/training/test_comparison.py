@@ -133,8 +133,8 @@ def test_a_comparison_is_saved_and_reordered(clients: list[ClientData], tmp_path
     turned = found.ordered([*reversed(found.names), "stranger"])
     np.testing.assert_array_equal(turned.right[:-1], found.right[::-1])
     assert np.isnan(turned.samples[-1])
-    content = json.loads((tmp_path / "comparison.json").read_text())
-    del content["right"], content["content_sha256"]
+    content = json.loads((tmp_path / "comparison.json").read_text().replace('"right"', '"wrong"'))
+    del content["content_sha256"]
     (tmp_path / "broken.json").write_text(json.dumps(content))
     with pytest.raises(InputError, match="not a complete comparison"):
         Comparison.load(tmp_path / "broken.json")

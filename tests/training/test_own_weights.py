@@ -11,14 +11,13 @@ from hypothesis import strategies as st
 
 from fedcollab.data import ClientData
 from fedcollab.errors import InputError
-from fedcollab.training import register, train
+from fedcollab.training import ALGORITHMS, train
 from fedcollab.training.algorithms.own_weights import OwnWeights, share_rows
 
 CENTRES = {"a": 1.0, "b": 3.0, "c": -2.0}
 WEIGHTS = np.array([[0.7, 0.3, 0.0], [0.2, 0.5, 0.3], [0.0, 0.1, 0.9]])
 
 
-@register("quadratic-own-weights")
 class Quadratic(OwnWeights):
     """Client j's loss is |w - c_j|^2 / 2, with c_j the value of its only feature: curvature 1 everywhere."""
 
@@ -34,7 +33,8 @@ def constant_clients() -> list[ClientData]:
     return [ClientData(name, values[:16], y, values[16:], y[:4]) for name, values in x.items()]
 
 
-def test_on_quadratics_the_fixed_point_is_the_weighted_mean_of_the_minima() -> None:
+def test_on_quadratics_the_fixed_point_is_the_weighted_mean_of_the_minima(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ALGORITHMS, "quadratic-own-weights", Quadratic)
     result = train(constant_clients(), "global", "quadratic-own-weights", "logistic", rounds=60, batch_size=16,
                    weights=WEIGHTS, stopping="none", scale="none", evaluate_every=None)  # fmt: skip
     wanted = WEIGHTS @ np.array(list(CENTRES.values()))

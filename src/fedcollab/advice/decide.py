@@ -3,18 +3,20 @@
 For plan p and client i the pilots give g_pi, the held-out loss alone less that of the plan, on the same rows, and its
 standard error e_pi. Four things stand between g_pi and the gain that the client will see:
 
-    fewer rows      pilots train on half of the rows, where partners help more: G = RETAINED g
+    fewer rows      pilots train on half of the rows, where partners help more. How much more rows help a client alone
+                    is measured too, with a quarter of the rows: G = g - CATCH_UP (mean loss with a quarter - with half)
     the proposal    partitions and own weights were proposed from distances that had seen the rows that judge them:
                     their gain beyond the best plan with everyone (or alone) is lowered by OPTIMISM, then drawn to
-                    PROPOSED, what such plans are worth on real federations (trust: S^2 / (S^2 + OPTIMISM_SPREAD^2))
+                    PROPOSED, what such plans are worth on real federations; the noisier that gain, the more
+                    (trust: SPREAD^2 / (SPREAD^2 + OPTIMISM_SPREAD^2 + its variance over the clients))
     noise           of rows (e_pi) and of training (INFLATION e_pi), while gains vary between clients (T^2)
-    the choice      the best of several candidates looks better than it is: RETAINED covers that too
+    the choice      the best of several candidates looks better than it is: CATCH_UP covers that too
 
-For the noise every RETAINED g_pi is drawn to f_pi, what the fitted bound (`advice.fit`) and the plan's mean lead one to
-expect, the more so the noisier it is (empirical Bayes). With v = (INFLATION RETAINED e)^2,
+For the noise every G_pi is drawn to f_pi, what the fitted bound (`advice.fit`) and the plan's mean lead one to
+expect, the more so the noisier it is (empirical Bayes). With v = (INFLATION e)^2,
 
-    mean_pi = f_pi + T^2 / (T^2 + v) (RETAINED g_pi - f_pi)
-    variance_pi = T^2 v / (T^2 + v) + variance of the plan's mean + (FLOOR loss_i)^2
+    mean_pi = f_pi + T^2 / (T^2 + v) (G_pi - f_pi)
+    variance_pi = T^2 v / (T^2 + v) + variance of the plan's mean + (FLOOR loss_i)^2 100 / rows_i
 
 The plan with the highest mean gain is advised; one model for a whole coalition (FedAvg), the simplest plan with the
 largest coalitions, also if another plan is better by less than SIMPLER times the loss alone. The constants were taught
@@ -35,12 +37,12 @@ from fedcollab.advice.result import Expected
 
 Floats = NDArray[np.float64]
 
-#: the share of a gain on half of the rows that remains with all rows
-RETAINED = 0.8
+#: what training alone wins back with all rows, as a share of what it won from a quarter to half of them
+CATCH_UP = 0.3
 #: how much larger the error of a measured gain is than the noise of its rows
 INFLATION = 1.3
-#: what no measurement tells, as a share of the loss alone
-FLOOR = 0.02
+#: what no measurement tells of a client of 100 rows, as a share of the loss alone
+FLOOR = 0.03
 #: what proposed plans look better by than they are, what they are worth beyond the best other plan, and the spread of
 #: both between federations; as shares of the loss alone
 OPTIMISM, OPTIMISM_SPREAD = 0.03, 0.04
@@ -122,11 +124,11 @@ def decide(
     masses = np.array([quantities[name] for name in names], dtype=np.float64)
     fit = _fit(measured, weights, names, masses, distances, distance_errors)
     loss = [
-        _estimate(alone, each, 0, names, fit.gain(row, distances, masses))
+        _estimate(alone, each, 0, names, masses, fit.gain(row, distances, masses))
         for each, row in zip(measured, weights, strict=True)
     ]
     loss = _lowered(measured, loss, alone)
-    accuracy = [_estimate(alone, each, 1, names, None) for each in measured]
+    accuracy = [_estimate(alone, each, 1, names, masses, None) for each in measured]
     chosen = _choose(measured, loss, alone)
     best = loss[chosen].mean
     clear = best.probability >= CLEAR if chosen else all(each.mean.probability <= 1 - CLEAR for each in loss[1:])
@@ -145,12 +147,21 @@ def _choose(measured: Sequence[Measured], loss: Sequence[Estimate], alone: Measu
     return max((k for k, each in enumerate(measured) if not each.dropped), key=worth)
 
 
+def _caught_up(alone: Measured, column: int) -> float:
+    """Return by how much training alone will do better with all rows than with half, beyond what plans win by them."""
+    known = [name for name in alone.table if name in alone.fewer]
+    won = [alone.fewer[name][column] - alone.table[name][column] for name in known]
+    return CATCH_UP * max(0.0, (1.0 if column == 0 else -1.0) * float(np.mean(won))) if won else 0.0
+
+
 def _loss_alone(alone: Measured) -> float:
     """Return the mean held-out loss of training alone; 0 where nobody was measured."""
     return float(np.mean([row[0] for row in alone.table.values()])) if alone.table else 0.0
 
 
-def _estimate(alone: Measured, one: Measured, column: int, names: Sequence[str], expected: Floats | None) -> Estimate:
+def _estimate(
+    alone: Measured, one: Measured, column: int, names: Sequence[str], masses: Floats, expected: Floats | None
+) -> Estimate:
     """Return what a plan is expected to bring, in loss (column 0) or in accuracy (column 1)."""
     if one is alone:
         return Estimate(Expected(0.0, 0.0), {name: Expected(0.0, 0.0) for name in names})
@@ -158,11 +169,12 @@ def _estimate(alone: Measured, one: Measured, column: int, names: Sequence[str],
     if not known:
         return Estimate(Expected(0.0, np.inf), {name: Expected(0.0, np.inf) for name in names})
     sign = 1.0 if column == 0 else -1.0
-    gains = RETAINED * sign * np.array([alone.table[name][column] - one.table[name][column] for name in known])
-    errors = INFLATION * RETAINED * np.array([one.table[name][column + 2] for name in known])
+    gains = sign * np.array([alone.table[name][column] - one.table[name][column] for name in known])
+    gains -= _caught_up(alone, column)
+    errors = INFLATION * np.array([one.table[name][column + 2] for name in known])
     errors = np.where(np.isfinite(errors), errors, np.nanmean(errors) if np.isfinite(errors).any() else 0.1)
     positions = [list(names).index(name) for name in known]
-    base = np.zeros(len(known)) if expected is None else RETAINED * expected[positions]
+    base = np.zeros(len(known)) if expected is None else expected[positions]
     left = gains - base
     noise = (errors**2 + (errors**2).mean()) / 2  # a client of few rows whose predictions did not change is not certain
     between = max(0.0, float(left.var(ddof=1) - noise.mean())) if len(known) > 1 else float(noise.mean())
@@ -171,7 +183,8 @@ def _estimate(alone: Measured, one: Measured, column: int, names: Sequence[str],
     centre_error = float(np.sqrt(1 / weight.sum()))
     share = between / (between + noise + 1e-12)
     means = base + centre + share * (left - centre)
-    floor = FLOOR * (np.array([alone.table[name][0] for name in known]) if column == 0 else np.full(len(known), 0.25))
+    scale = np.array([alone.table[name][0] for name in known]) if column == 0 else np.full(len(known), 0.25)
+    floor = FLOOR * scale * np.sqrt(100 / np.maximum(masses[positions], 1))
     variances = share * noise + (1 - share) ** 2 * centre_error**2 + floor**2
     clients = {
         name: Expected(float(mean), float(np.sqrt(variance)))
@@ -180,7 +193,7 @@ def _estimate(alone: Measured, one: Measured, column: int, names: Sequence[str],
     mean = Expected(float(gains.mean()), float(np.hypot(centre_error, floor.mean() / np.sqrt(len(known)))))
     for position, name in enumerate(names):
         if name not in clients:
-            guess = centre + (0.0 if expected is None else RETAINED * float(expected[position]))
+            guess = centre + (0.0 if expected is None else float(expected[position]))
             clients[name] = Expected(guess, float(np.sqrt(between + centre_error**2 + (floor.mean()) ** 2)))
     return Estimate(mean, {name: clients[name] for name in names})
 
@@ -188,15 +201,18 @@ def _estimate(alone: Measured, one: Measured, column: int, names: Sequence[str],
 def _lowered(measured: Sequence[Measured], loss: Sequence[Estimate], alone: Measured) -> list[Estimate]:
     """Return the estimates with those of proposed plans lowered by what such plans look better by than they are."""
     scale = _loss_alone(alone)
-    plain = [each.mean.mean for each, m in zip(loss, measured, strict=True) if m.plan.kind in ("alone", "together")]
-    best = max(plain)
-    trust = SPREAD**2 / (SPREAD**2 + OPTIMISM_SPREAD**2)
+    plain = [k for k, one in enumerate(measured) if one.plan.kind in ("alone", "together")]
+    best = max(plain, key=lambda k: loss[k].mean.mean)
     lowered = []
     for each, one in zip(loss, measured, strict=True):
-        beyond = each.mean.mean - best
+        beyond = each.mean.mean - loss[best].mean.mean
         if one.plan.kind not in ("coalitions", "own weights"):
             lowered.append(each)
             continue
+        known = [name for name in one.table if name in measured[best].table]
+        changes = np.array([measured[best].table[name][0] - one.table[name][0] for name in known])
+        noise = float(changes.var(ddof=1)) / len(known) / scale**2 if len(known) > 1 else 0.0
+        trust = SPREAD**2 / (SPREAD**2 + OPTIMISM_SPREAD**2 + noise)
         true = PROPOSED * scale * (1 - trust) + trust * (beyond - OPTIMISM * scale)
         shift = min(0.0, true - beyond) if beyond > 0 else min(0.0, PROPOSED * scale * (1 - trust))
         lowered.append(
@@ -217,7 +233,7 @@ def _fit(
     distance_errors: Floats | None,
 ) -> BoundFit:
     """Fit the bound to the gains of all plans but Ditto's, whose weights do not say what clients learn from."""
-    alone = measured[0]
+    alone, caught_up = measured[0], _caught_up(measured[0], 0)
     parts: list[list[float]] = []
     for one, row in zip(measured[1:], weights[1:], strict=True):
         if one.plan.algorithm == "ditto":
@@ -226,7 +242,7 @@ def _fit(
         noise = None if distance_errors is None else ((row * np.nan_to_num(distance_errors)) ** 2).sum(axis=1)
         for position, name in enumerate(names):
             if name in alone.table and name in one.table:
-                gain = alone.table[name][0] - one.table[name][0]
+                gain = alone.table[name][0] - one.table[name][0] - caught_up
                 error = one.table[name][2] if np.isfinite(one.table[name][2]) else 0.1
                 parts.append(
                     [gain, more[position], apart[position], error**2, 0.0 if noise is None else noise[position]]

@@ -4,7 +4,8 @@ Every client's training rows are cut into two folds (`training.folds`). Alone is
 message, and only what was measured leaves. The other candidates train in step, so that where a round costs seconds all
 of them together cost the rounds of one training. A candidate that makes personal models is measured twice: with them,
 and with its coalition's models, which are those of the same algorithm without personal models. What is measured is
-compared with training alone on the same rows, client by client. A pilot ends when it has trained twice as long as is
+compared with training alone on the same rows, client by client. A client also trains alone on half of each part, which
+tells what more rows are worth. A pilot ends when it has trained twice as long as is
 best for it. Groupings whose best candidate is clearly behind are dropped after a quarter and after half of the rounds.
 """
 
@@ -12,10 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcollab import seeds
 from fedcollab.advice.candidates import Plan
 from fedcollab.federation import Federation
 from fedcollab.progress import Progress
@@ -35,6 +38,8 @@ BEHIND = 2.0
 #: a partition or own weights must be better than everyone by this share of the loss to count as equal: they were
 #: proposed from distances that had seen the rows that judge them (see `advice.decide`)
 HANDICAP = 0.055
+#: the rows of small federations are cut anew until so many have judged training alone, but not more often than this
+ENOUGH, DRAWS = 2000, 4
 #: rounds before which no pilot ends, and between which that is looked at
 LEAST, EVERY = 20, 5
 
@@ -55,6 +60,8 @@ class Measured:
         For each client that could be measured, what `training.folds.COLUMNS` names.
     dropped : bool
         Whether it was ended early, because it was clearly behind.
+    fewer : dict of arrays
+        Of training alone: the same as `table` with half as many rows to train on.
     """
 
     plan: Plan
@@ -62,6 +69,7 @@ class Measured:
     means: tuple[bool, ...]
     table: dict[str, Floats]
     dropped: bool = False
+    fewer: dict[str, Floats] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,29 +219,47 @@ def clearly_behind(losses: Mapping[int, Mapping[str, float]], most: int) -> list
 
 
 def _measure_alone(federation: Federation, steps: Steps, rounds: int) -> tuple[Measured, dict[str, tuple[int, int]]]:
-    """Have every client train alone; return what was measured, and the best rounds and kind of model of each client."""
+    """Have every client train alone; return what was measured, and the best rounds and kind of model of each client.
+
+    Where there are few rows, how they are cut matters more than anything else: then they are cut several times.
+    """
     called, algorithm = make_algorithm("fedavg")
-    session = open_session(federation, called, algorithm, steps)
-    grouping = Grouping([[name] for name in federation.names])
-    grouping.start(session)
-    message = {
-        "setting": session.text,
-        "rounds": rounds,
-        "folds": FOLDS,
-        "w": session.initial.numpy(),
-        "training": "advice alone",
-    }
-    answers = federation.call(train_alone, dict.fromkeys(asked(session), message), partial=True)
-    curves = {name: answer["held_out"] for name, answer in answers.items() if "unfit" not in answer}
+    draws = int(np.clip(ENOUGH // max(1, sum(federation.quantities.values())), 1, DRAWS))
+    answers: list[Mapping[str, Any]] = []
+    for draw in reversed(range(draws)):  # the last is what pilots are compared with, row by row
+        seed = steps.seed if draw == 0 else seeds.derive(steps.seed, "training alone", draw)
+        session = open_session(federation, called, algorithm, replace(steps, seed=seed))
+        Grouping([[name] for name in federation.names]).start(session)
+        message = {
+            "setting": session.text,
+            "rounds": rounds,
+            "folds": FOLDS,
+            "w": session.initial.numpy(),
+            "training": "advice alone",
+            "fewer": True,
+        }
+        answers.append(federation.call(train_alone, dict.fromkeys(asked(session), message), partial=True))
+    told = [{name: answer for name, answer in each.items() if "unfit" not in answer} for each in answers]
+    names = [name for name in told[-1] if all(name in each for each in told)]
+    curves, fewer = (
+        {name: _mean([each[name][key] for each in told]) for name in names} for key in ("held_out", "fewer")
+    )
     plan = Plan("alone", [[name] for name in federation.names], "fedavg")
-    found = _chosen(plan, curves, session, rounds)
+    found = replace(_chosen(plan, curves, session, rounds), fewer=_chosen(plan, fewer, session, rounds).table)
     reference = {
         name: (found.rounds[k], 0 if found.means[k] else curves[name].shape[1] - 1)
         for name, k in session.assignment.items()
         if name in curves
     }
-    reference = {name: (min(number, len(curves[name]) - 1), kind) for name, (number, kind) in reference.items()}
-    return found, reference
+    longest = {name: len(told[-1][name]["held_out"]) - 1 for name in names}
+    return found, {name: (min(number, longest[name]), kind) for name, (number, kind) in reference.items()}
+
+
+def _mean(curves: Sequence[Floats]) -> Floats:
+    """Return the mean of curves, as far as the shortest of them goes."""
+    shortest = min(len(curve) for curve in curves)
+    total: Floats = np.stack([curve[:shortest] for curve in curves]).sum(axis=0)
+    return total / len(curves)
 
 
 def _track(federation: Federation, plan: Plan, steps: Steps, position: int) -> Track:

@@ -161,6 +161,8 @@ class AloneMessage(TypedDict):
         The flat weights to start from.
     training : str
         Which training this is (see `checkpoint.identity`).
+    fewer : bool, optional
+        Whether to train models on half of each part too, which tells what more rows are worth.
     """
 
     setting: str
@@ -168,6 +170,7 @@ class AloneMessage(TypedDict):
     folds: Positive
     w: Annotated[NDArray[np.float32], Sides("P")]
     training: str
+    fewer: NotRequired[bool]
 
 
 class AloneReply(TypedDict):
@@ -177,11 +180,14 @@ class AloneReply(TypedDict):
     ----------
     held_out : array
         After 0, 1, 2, ... rounds, up to the last one whose weights are finite: rows and columns as in `FoldsReply`.
+    fewer : array, optional
+        The same of the models that were trained on half of each part.
     unfit : str, optional
         Why the client's rows cannot be cut into folds; then nothing was trained.
     """
 
     held_out: Annotated[NDArray[np.float64], Sides("_", "_", len(COLUMNS), nan=True)]
+    fewer: NotRequired[Annotated[NDArray[np.float64], Sides("_", "_", len(COLUMNS), nan=True)]]
     unfit: NotRequired[str]
 
 
@@ -312,6 +318,9 @@ def train_alone_stacked(messages: Mapping[str, Any], silos: Mapping[str, Silo]) 
             replies[name] = {"held_out": np.full((1, 1, len(COLUMNS)), np.nan), "unfit": unfit}
         else:
             _note_division(message, silos[name])
+            if message.get("fewer"):
+                draw = seeds.generator(setting.seed, "fewer rows", silos[name].secret)
+                parts = [*parts, *(_halved(part, draw) for part in parts)]
             w = tensor_of(message["w"], silos[name].device)
             tracks[name] = _Alone(silos[name], message["rounds"], parts, [w] * len(parts), [None] * len(parts))
     number = 0
@@ -325,7 +334,8 @@ def train_alone_stacked(messages: Mapping[str, Any], silos: Mapping[str, Silo]) 
         if track.error:
             replies[name] = {"error": track.error}
             continue
-        outcomes = [joined(kinds) for kinds in track.outcomes]
+        folds = messages[name]["folds"]
+        outcomes = [joined([parts[:folds] for parts in kinds]) for kinds in track.outcomes]
         silos[name].state[ALONE] = {
             "training": messages[name]["training"],
             "loss": np.stack([[kind.loss for kind in kinds] for kinds in outcomes]).astype(np.float32),
@@ -334,7 +344,17 @@ def train_alone_stacked(messages: Mapping[str, Any], silos: Mapping[str, Silo]) 
         replies[name] = {
             "held_out": np.stack([_alone_columns(kinds, messages[name], silos[name]) for kinds in outcomes])
         }
+        if messages[name].get("fewer"):
+            fewer = [joined([parts[folds:] for parts in kinds]) for kinds in track.outcomes]
+            shown = [_alone_columns(kinds, messages[name], silos[name], "fewer") for kinds in fewer]
+            replies[name]["fewer"] = np.stack(shown)
     return gather(messages, [replies])
+
+
+def _halved(part: Part, draw: np.random.Generator) -> Part:
+    """Return a part with half of its training rows (at least one), labels spread as evenly as it goes."""
+    kept = torch.from_numpy(fold_of(part.y.cpu().numpy(), 2, draw) == 0).to(part.y.device)
+    return replace(part, x=part.x[kept], y=part.y[kept]) if kept.any() else part
 
 
 @action(
@@ -369,7 +389,7 @@ def _limit_alone(message: AloneMessage, silo: Silo, limits: Limits) -> None:
     release=Release.EXACT,
     step=Step.ADVICE,
     limit=_limit_alone,
-    cost=lambda message, silo: {"models": 1, "repeats": _new_division(message, silo)},
+    cost=lambda message, silo: {"models": 1 + bool(message.get("fewer")), "repeats": _new_division(message, silo)},
     consistent=impossible_alone,
     stacked=train_alone_stacked,
 )
@@ -623,13 +643,15 @@ def _columns(outcome: Outcome, alone: Outcome | None) -> list[float]:
     return [*measures, *(_stderr(change) for change in changes)]
 
 
-def _alone_columns(kinds: list[Outcome], message: Mapping[str, Any], silo: Silo) -> list[list[float]]:
+def _alone_columns(
+    kinds: list[Outcome], message: Mapping[str, Any], silo: Silo, which: str = "alone"
+) -> list[list[float]]:
     """Return what `COLUMNS` names for each kind of model of a client that trained alone for some rounds.
 
     Where measures are rounded, all rounds are moved by the same lot: a mean over rounds tells no more than one of them.
     """
     return [
-        rounded_columns(_columns(kind, None), kind.loss, silo, f"alone {place}", message["setting"], message["w"])
+        rounded_columns(_columns(kind, None), kind.loss, silo, f"{which} {place}", message["setting"], message["w"])
         for place, kind in enumerate(kinds)
     ]
 

@@ -94,7 +94,12 @@ def impossible_alone(message: Mapping[str, Any], reply: Mapping[str, Any]) -> st
         return None
     if not 2 <= len(reply["held_out"]) <= message["rounds"] + 1:
         return f"`held_out` has {len(reply['held_out'])} rounds; expected 2 to {message['rounds'] + 1}"
-    return impossible_held_out(reply["held_out"])
+    wrong = impossible_held_out(reply["held_out"])
+    if wrong is not None or not message.get("fewer"):
+        return wrong
+    if "fewer" not in reply or reply["fewer"].shape != reply["held_out"].shape:
+        return "`fewer` must have the shape of `held_out`"
+    return impossible_held_out(reply["fewer"])
 
 
 def impossible_measures(message: Mapping[str, Any], reply: Mapping[str, Any]) -> str | None:

@@ -216,8 +216,9 @@ def test_a_clock_that_jumps_back(run: Path, monkeypatch: pytest.MonkeyPatch) -> 
     entries = json.loads((run / "history" / "index.json").read_text())["collaborations"]
     assert [entry["cause"] for entry in entries] == ["run", "leave a", "leave b"]
     assert [entry["number"] for entry in entries] == [0, 1, 2]
-    _open_all(run)
-    assert Run.open(run).distances().names == ("c", "d")
+    opened = Run.open(run)
+    assert opened.distances().names == opened.collaboration().names == ("c", "d")
+    assert set(opened.results()) == {"local", "coalitions"}
 
 
 def test_two_processes_in_one_folder(run: Path) -> None:

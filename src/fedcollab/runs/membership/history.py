@@ -3,7 +3,7 @@
     history/index.json          one entry a collaboration: date, cause, what changed, file
     history/000-run.json        the first one, written when something first changes
     history/001-join-NAME.json  cause and explanation in full, coalitions before and after, the collaboration
-    history/001-path.json       what no longer holds for the new clients (path over C, training with everyone)
+    history/001-path.json       what no longer holds for the new clients (path over C, advice, training with everyone)
 
 A change touches several files: see `Run.replace_files`.
 """
@@ -28,7 +28,7 @@ from fedcollab.runs.run import Run, command
 
 INDEX = "history/index.json"
 #: what holds only for the clients that there were
-OUTDATED = {"path.json": "path.json", "training/global": "training-global"}
+OUTDATED = {"path.json": "path.json", "advice.json": "advice.json", "training/global": "training-global"}
 
 
 def open_state(directory: str | Path) -> tuple[Run, State]:
