@@ -94,7 +94,8 @@ def rounded_errors(errors: Floats, count: int, silo: Silo, kind: str, *asked: ND
         return errors
     least = np.maximum(errors, most_loss(silo) / count)
     found: Floats = np.maximum(rounded(least, least / np.sqrt(2 * count), silo, kind, *asked), 0.0)
-    return found * np.sqrt(4.0 / 3.0)  # rounding to g adds g^2 / 3
+    with_rounding: Floats = found * np.sqrt(4.0 / 3.0)  # rounding to g adds g^2 / 3
+    return with_rounding
 
 
 def rounded_losses(means: Floats, losses: Floats, silo: Silo, kind: str, *asked: NDArray[np.float32] | str) -> Floats:

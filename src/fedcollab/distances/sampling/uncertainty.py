@@ -81,7 +81,7 @@ def summary(
         variance = np.maximum(variance, 2.0 / count**2)
     variance = rounded(variance, variance * np.sqrt(2.0 / count), silo, "variance", asked)
     if silo.limits.round_measures:
-        draw = seeds.generator(seed, "replicates", silo.secret, hashlib.sha256(np.ascontiguousarray(asked)).hexdigest())
+        draw = seeds.generator(seed, "replicates", silo.secret, hashlib.sha256(asked.tobytes()).hexdigest())
         moved = np.sqrt(variance)[..., None] * draw.standard_normal((*exact.shape, replicates))
     else:
         moved = hits @ weights.T - exact[..., None]
