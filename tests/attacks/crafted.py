@@ -141,7 +141,7 @@ def refused_training(target: Target) -> Recovered:
         try:
             target.ask("train", {**message, "w": padded(w, size)})
         except Refusal as error:
-            if "budget" in str(error) or "allows" in str(error) or "start" in str(error):
+            if any(word in str(error) for word in ("allows", "start from", "masks")):  # no refusal by the samples
                 raise
             return True
         return False
