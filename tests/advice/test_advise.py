@@ -18,7 +18,7 @@ QUICK: dict[str, Any] = {"model": "logistic", "rounds": 30, "lr": 0.3}
 
 
 def test_clients_with_one_rule_train_together_though_they_differ_in_a_column(make_clients: Make) -> None:
-    advice = advise(make_clients("aaaaaa", rows=40, shift=1.5), **QUICK)
+    advice = advise(make_clients("aaaaaa", rows=80, shift=1.5), **QUICK)
     assert advice.verdict == "together"
     assert len(advice.coalitions) == 1
     assert advice.mean_gain.mean > 0

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from fedcollab.advice.candidates import Plan
-from fedcollab.advice.decide import decide
+from fedcollab.advice.decide import CATCH_UP, decide
 from fedcollab.advice.fit import fit_bound
 from fedcollab.advice.pilot import Measured, clearly_behind
 from fedcollab.advice.proxy import FOLDS, STRENGTHS, Sums, coalition_weights
@@ -149,6 +150,28 @@ def test_a_client_that_could_not_be_measured_gets_the_gain_of_the_others_and_a_w
     gains = found.loss[1].clients
     assert gains["tiny"].mean == pytest.approx(found.loss[1].mean.mean, abs=0.02)
     assert gains["tiny"].stderr > max(gains[name].stderr for name in alone.table)
+
+
+def test_what_training_alone_wins_with_more_rows_is_taken_off_every_gain() -> None:
+    names = [f"c{k}" for k in range(6)]
+    everyone = measured("together", "fedavg", [0.45] * 6)
+    alone = replace(measured("alone", "fedavg", [0.5] * 6), fewer={"c0": np.array([0.6, 0.7, np.nan, np.nan])})
+    found = decide([alone, everyone], [np.eye(6)] * 2, names, dict.fromkeys(names, 100), np.zeros((6, 6)))
+    assert found.loss[1].mean.mean == pytest.approx(0.05 - CATCH_UP * 0.1)
+    assert found.accuracy[1].mean.mean == pytest.approx(-CATCH_UP * 0.1)
+    assert found.chosen == 1
+    steep = replace(alone, fewer={"c0": np.array([0.8, 0.7, np.nan, np.nan])})
+    assert choose(steep, everyone) == 0
+    assert choose(replace(alone, fewer={"c0": np.array([0.4, 0.9, np.nan, np.nan])}), everyone) == 1  # noise: no bonus
+
+
+def test_small_clients_are_told_wider_intervals() -> None:
+    names, sizes = [f"c{k}" for k in range(6)], {f"c{k}": 25 * 4**k for k in range(6)}
+    alone, one = measured("alone", "fedavg", [0.5] * 6), measured("together", "fedavg", [0.4] * 6)
+    gains = decide([alone, one], [np.eye(6)] * 2, names, sizes, np.zeros((6, 6))).loss[1].clients
+    errors = [gains[name].stderr for name in names]
+    assert errors == sorted(errors, reverse=True)
+    assert errors[0] > 1.5 * errors[-1]
 
 
 def test_groupings_are_dropped_only_if_clearly_behind() -> None:

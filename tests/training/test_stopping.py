@@ -18,7 +18,7 @@ from fedcollab.errors import InputError
 from fedcollab.federation import federate
 from fedcollab.training import TrainingResult, train
 from fedcollab.training.descend import Setting
-from fedcollab.training.folds import parts_of, train_folds
+from fedcollab.training.folds import parts_of, train_alone, train_folds
 from fedcollab.training.models import Network
 from fedcollab.training.stopping import pick_rounds
 from fedcollab.wire import Wire
@@ -89,6 +89,25 @@ def test_a_model_does_not_depend_on_the_rows_that_it_is_measured_on() -> None:
     assert sum(len(part.y_held) for part in parts) == 30
     for part in parts:
         assert not {tuple(row) for row in part.x.tolist()} & {tuple(row) for row in part.x_held.tolist()}
+
+
+def test_training_alone_on_half_of_each_part_is_training_on_fewer_rows_of_the_same_kind() -> None:
+    """Before the first round all models are alike; later, fewer rows are worse; the rest of the answer is the same."""
+    clients = made(60, 0.1, "abcdef")
+    network = Network(Network.describe("logistic", {}, (10,), 2))
+    setting = Setting("fedavg", {}, network.text, 0.3, 8, 1, 0)
+    federation = federate(clients, runtime="vectorised")
+    message = {"setting": json.dumps(asdict(setting)), "rounds": 20, "folds": 2, "w": network.initial().numpy(),
+               "training": "t"}  # fmt: skip
+    plain = federation.call(train_alone, dict.fromkeys(federation.names, message))
+    both = federation.call(train_alone, {name: {**message, "fewer": True} for name in federation.names})
+    for name, answer in both.items():
+        np.testing.assert_allclose(answer["held_out"], plain[name]["held_out"], atol=1e-6)
+        np.testing.assert_allclose(answer["fewer"][0], answer["held_out"][0], atol=1e-6)
+        assert "fewer" not in plain[name]
+    assert np.mean([a["fewer"][-1, 0, 0] for a in both.values()]) > np.mean(
+        [a["held_out"][-1, 0, 0] for a in both.values()]
+    )
 
 
 def test_held_out_is_the_loss_of_the_model_on_rows_outside_its_training() -> None:
