@@ -62,7 +62,7 @@ def test_the_names_written_down_are_those_of_the_registries() -> None:
     assert set(names.SECURE) == {"none", *SECURE}
     assert {"mlp", "logistic", "cnn", "resnet18"} == set(names.MODELS) - {"auto"} <= set(training.MODELS)
     assert set(names.ENCODERS) == {"none", *ENCODERS}
-    assert set(names.DATA_SETS) == set(scenarios.data.DATA_SETS)
+    assert set(names.DATA_SETS) == {*scenarios.data.DATA_SETS, "federations"}
     assert set(names.EXPERIMENTS) == set(reproduce.EXPERIMENTS)
     assert set(names.SCENARIOS) <= set(scenarios.SCENARIOS)
 

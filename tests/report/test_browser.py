@@ -54,8 +54,8 @@ def visit(browser):
         )
         page.on("pageerror", lambda error: problems.append(str(error)))
         page.on("request", lambda request: problems.append(request.url) if _foreign(request.url) else None)
-        page.goto(page_file.as_uri())
-        page.wait_for_selector("html[data-ready=yes]", state="attached", timeout=30_000)
+        page.goto(page_file.as_uri(), timeout=120_000)
+        page.wait_for_selector("html[data-ready=yes]", state="attached", timeout=120_000)
         return page
 
     yield go

@@ -29,10 +29,11 @@ def run(*words: str) -> Any:
     return json.loads(done.stdout) if done.stdout.strip() else None
 
 
-needs_heart = pytest.mark.dataset("heart")  # the one data set that a tiny version cannot replace by digits
+needs_heart = pytest.mark.dataset("heart")  # what a tiny version cannot replace by digits
+NEEDS = {"heart": needs_heart, "federations": pytest.mark.dataset("heart", "federations")}
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=needs_heart if n == "heart" else ()) for n in EXPERIMENTS])
+@pytest.mark.parametrize("name", [pytest.param(n, marks=NEEDS.get(n, ())) for n in EXPERIMENTS])
 def test_every_one_runs(name: str, folder: Path) -> None:
     [made] = run(name, "--tiny", "--jobs", "1", "--out", str(folder))
     assert made["tables"] or len(made["files"]) > 1

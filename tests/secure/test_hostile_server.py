@@ -53,8 +53,10 @@ def test_the_update_of_one_declared_gone_stays_under_its_own_mask() -> None:
         assert seed == keys.round_seed(bytes(pair), circle.context())  # it really has the masks of the pairs
         member.add_mask(seen, seed, -1 if name > "e" else 1)
     left = seen[:size] / 2**32
-    assert abs(np.corrcoef(left, circle.updates["e"])[0, 1]) < 4 / np.sqrt(size)
-    assert abs(np.corrcoef(to_numbers(seen[:size]), circle.updates["e"])[0, 1]) < 4 / np.sqrt(size)
+    # Keys are drawn anew in every run: six standard deviations are passed by chance once in 500 million runs. Without
+    # the mask the correlation is 1.
+    assert abs(np.corrcoef(left, circle.updates["e"])[0, 1]) < 6 / np.sqrt(size)
+    assert abs(np.corrcoef(to_numbers(seen[:size]), circle.updates["e"])[0, 1]) < 6 / np.sqrt(size)
 
 
 def test_too_few_left_and_strangers_are_refused() -> None:
@@ -216,7 +218,7 @@ def test_a_model_for_one_member_makes_garbage_of_the_sum_and_is_noticed_by_all()
             circle.reveal(name, "abcd")
     total = np.add.reduce([reply["masked"][:size] for reply in replies.values()], dtype=np.uint32)
     mean = sum(circle.updates.values()) / 4
-    assert abs(np.corrcoef(to_numbers(total), mean)[0, 1]) < 4 / np.sqrt(size)
+    assert abs(np.corrcoef(to_numbers(total), mean)[0, 1]) < 6 / np.sqrt(size)
 
 
 def test_where_everybody_must_answer_it_is_noticed_before_the_next_round() -> None:

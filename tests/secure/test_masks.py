@@ -161,14 +161,15 @@ def test_two_members_are_refused_on_both_sides() -> None:
 @pytest.mark.parametrize("dropouts", [True, False])
 def test_a_single_masked_update_looks_uniform_and_tells_nothing_of_the_update(dropouts: bool) -> None:
     """Kolmogorov-Smirnov against the uniform distribution, and the correlation with the true update, over 20,000
-    numbers; 4 standard errors of the correlation (.028). The same statistics find the update itself at once."""
+    numbers; 6 standard errors of the correlation (.042), for keys are drawn anew in every run. The same statistics find
+    the update itself at once."""
     size = 20_000
     circle = Circle(vectors("abcd", size=size), dropouts=dropouts)
     for name in "abcd":
         seen = circle.send(name)["masked"][:size] / 2**32
         true = circle.updates[name]
-        assert stats.kstest(seen, "uniform").pvalue > 1e-4
-        assert abs(np.corrcoef(seen, true)[0, 1]) < 4 / np.sqrt(size)
+        assert stats.kstest(seen, "uniform").pvalue > 1e-9
+        assert abs(np.corrcoef(seen, true)[0, 1]) < 6 / np.sqrt(size)
     bare = to_integers(circle.updates["a"], 0.25)[0] / 2**32
     assert stats.kstest(bare, "uniform").pvalue < 1e-100
     assert abs(np.corrcoef((bare + 0.5) % 1, circle.updates["a"])[0, 1]) > 0.99
@@ -181,8 +182,8 @@ def test_sums_over_all_but_one_round_tell_nothing_either() -> None:
     sent = [circle.send(name)["masked"][:size] for name in "abc"]
     seen = np.add.reduce(sent, dtype=np.uint32) / 2**32
     true = sum(circle.updates[name] for name in "abc")
-    assert stats.kstest(seen, "uniform").pvalue > 1e-4
-    assert abs(np.corrcoef(seen, true)[0, 1]) < 4 / np.sqrt(size)
+    assert stats.kstest(seen, "uniform").pvalue > 1e-9
+    assert abs(np.corrcoef(seen, true)[0, 1]) < 6 / np.sqrt(size)
 
 
 def test_masks_differ_between_rounds_members_and_groups() -> None:

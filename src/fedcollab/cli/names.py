@@ -35,7 +35,7 @@ ALGORITHMS = (
 MODELS = ("auto", "mlp", "logistic", "cnn", "resnet18")
 ENCODERS = ("none", "efficientnet-lite0", "resnet18")
 METHODS = ("auto", "local", "exact")
-DATA_SETS = ("digits", "fashion-mnist", "cifar-10", "cifar-100", "heart")
+DATA_SETS = ("digits", "fashion-mnist", "cifar-10", "cifar-100", "heart", "federations")
 EXPERIMENTS = (
     "table-1",
     "table-2",
@@ -53,6 +53,7 @@ EXPERIMENTS = (
     "convergence",
     "overview",
     "heart",
+    "federations",
 )
 SCENARIOS = ("label-shift", "feature-shift", "concept-shift")
 LABEL_COUNTS = ("auto", "drawn", "set")

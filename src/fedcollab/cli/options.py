@@ -355,8 +355,19 @@ def find_clients(
         trust = tuple(LABEL if name == label else name for name in how.get("trust", ()))
         reading = data.Reading(label, drop, **{key: value for key, value in how.items() if key != "trust"})
         return _read_own(data.OwnData(clients, reading, trust), strict)
+    name, _, dataset = str(scenario).partition(":")
+    if scenario is not None and name in scenarios.SCENARIOS and not scenario.exists():
+        if label or drop or how:
+            raise InputError(
+                "--label, --drop, --columns, --label-map, --merge-labels, --id and --trust are for your own files"
+            )
+        made = scenarios.make(name, dataset=dataset or None)
+        return list(made.clients), {**made.settings, "scale": made.scale}
     if scenario is None or not scenario.is_file():
-        raise InputError(f"`SCENARIO` (={str(scenario)!r}) does not exist; expected a TOML file")
+        raise InputError(
+            f"`SCENARIO` (={str(scenario)!r}) does not exist; expected a TOML file, or a scenario's name such as "
+            "federation:loans_states"
+        )
     own = data.load_own(scenario)
     if own is not None:
         if label or drop or how:

@@ -1,4 +1,4 @@
-"""`fedcollab reproduce`: the paper's tables and figures, one name each."""
+"""`fedcollab reproduce`: the paper's tables and figures and the studies on real data, one name each."""
 
 from __future__ import annotations
 
@@ -26,6 +26,8 @@ Examples:
   fedcollab reproduce table-1 --quick
   fedcollab reproduce table-1 --scenario label-shift --seeds 5
   fedcollab reproduce table-2 --methods ifca,kmeans --cells-only
+  fedcollab reproduce federations --federations loans_states,heart --seeds 1
+  fedcollab reproduce federations --write-docs docs
 
 """
     + f"Names: {', '.join(EXPERIMENTS)}."
@@ -39,6 +41,7 @@ Examples:
     help="Only this kind of shift; repeatable.  [default: all]",
 )
 @click.option("--methods", help="Of the tables of accuracies only these methods (fedavg,ifca,...), with commas.")
+@click.option("--federations", help="Of the study of real federations only these, with commas.")
 @click.option("--seeds", type=click.IntRange(1, 20), help="Seeds 0 to N - 1.  [default: as docs/results.md]")
 @click.option("--rounds", type=click.IntRange(1), help="Rounds of training.  [default: as docs/results.md]")
 @click.option("--quick", is_flag=True, help="Minutes: fewer rounds and seeds; what was reduced is said.")
@@ -50,14 +53,15 @@ Examples:
 @click.option("--cells-only", is_flag=True, help="Compute cells, write no tables: for several commands at a time.")
 @click.option("--fresh", is_flag=True, help="Compute cells again that are there, or begun.")
 @click.option("--write-docs", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
-              help="Compute nothing: write results.md, questions.md and the tables of heart.md in DIR, and all tables "
-              "and figures in OUT, from the cells there are.")  # fmt: skip
+              help="Compute nothing: write results.md, questions.md and the figures of heart.md and federations.md in "
+              "DIR, and all tables and figures in OUT, from the cells there are; with names their pages.")  # fmt: skip
 @options.output
 def reproduce(
     names: tuple[str, ...],
     listed: bool,
     scenario: tuple[str, ...],
     methods: str | None,
+    federations: str | None,
     seeds: int | None,
     rounds: int | None,
     quick: bool,
@@ -82,10 +86,11 @@ def reproduce(
         return
     size = "tiny" if tiny else "quick" if quick else "full"
     folder = out or (Path("results") if size == "full" else Path("results") / size)
-    choices = paper.Choices(scenario, seeds, rounds, tuple(methods.split(",")) if methods else (), size)
+    listed_methods, listed_federations = (tuple(text.split(",")) if text else () for text in (methods, federations))
+    choices = paper.Choices(scenario, seeds, rounds, listed_methods, size, listed_federations)
     workspace = paper.Workspace(choices, paper.Cells(folder / "cells"))
     if write_docs is not None:
-        written = paper.write_docs(workspace, folder, write_docs)
+        written = paper.write_docs(workspace, folder, write_docs, [paper.find(name) for name in names])
         options.print_json([str(path) for path in written]) if as_json else click.echo("\n".join(map(str, written)))
         return
     if not names:
@@ -109,6 +114,8 @@ def reproduce(
             progress=progress,
             say=print_line,
         )
+        for experiment in chosen:
+            experiment.compute(workspace, jobs=jobs or paper.cores(), fresh=fresh, progress=progress, say=print_line)
     if cells_only:
         return
     outputs = []

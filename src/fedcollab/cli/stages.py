@@ -83,7 +83,7 @@ def run(
     settings = with_defaults({"C": C, **settings}, brought) | {key: value for key, value in more.items() if value}
     value = read_C(settings.pop("C"))
     origin = (scenario or clients or Path()).resolve()
-    out = out or Path("runs") / origin.stem
+    out = out or Path("runs") / origin.stem.replace(":", "-")
     asked = {"source": str(origin.name), "label": label, "drop": list(drop), "C": value, **settings}
     asked |= brought.get("reading", {})
     target = out

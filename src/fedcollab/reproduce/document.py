@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fedcollab import files
+from fedcollab.errors import InputError
 from fedcollab.reproduce import questions
-from fedcollab.reproduce.cells import Record
 from fedcollab.reproduce.experiment import Experiment
 from fedcollab.reproduce.experiments import EXPERIMENTS
 from fedcollab.reproduce.output import Output
@@ -37,7 +36,7 @@ clusters that a clustered method is told to make.
 """
 
 
-def write_docs(workspace: Workspace, folder: Path, docs: Path) -> list[Path]:
+def write_docs(workspace: Workspace, folder: Path, docs: Path, pages: Sequence[Experiment] = ()) -> list[Path]:
     """Write the pages about results from the cells there are.
 
     Parameters
@@ -48,46 +47,72 @@ def write_docs(workspace: Workspace, folder: Path, docs: Path) -> list[Path]:
         Where the tables and figures go that the pages show; its `explanations.toml` explains differences.
     docs : Path
         Where results.md and questions.md go, and where pages that experiments have of their own are renewed.
+    pages : sequence of Experiment
+        Renew only the pages of these experiments.
 
     Returns
     -------
     list of Path
-        results.md and questions.md.
+        results.md and questions.md, or the pages that were renewed.
+
+    Raises
+    ------
+    InputError
+        If one of `pages` has no page of its own there, or no cells.
     """
+    if pages:
+        return [_renew_page(workspace, folder, docs, experiment) for experiment in pages]
     why = explanations(folder)
     parts = [HEAD]
     for experiment in EXPERIMENTS.values():
         made = experiment.output(workspace)
         if not (made.tables or made.charts):
             continue
-        made.save(experiment.name, folder, experiment.title)
         if experiment.page and (docs / experiment.page).exists():
-            renew(docs / experiment.page, made, provenance(workspace.records(list(experiment.cells(workspace)))))
+            _renew_page(workspace, folder, docs, experiment)
             parts.append(
                 f"## {experiment.name}\n\n{experiment.title} On a page of its own: [docs/{experiment.page}]"
                 f"({experiment.page}).\n"
             )
         else:
+            made.save(experiment.name, folder, experiment.title)
             parts.append(section(experiment, made, workspace, why, os.path.relpath(folder, docs)))
     target = docs / "results.md"
     files.write_bytes(target, ("\n".join(part.strip() + "\n" for part in parts)).encode())
     return [target, questions.write(workspace, docs, why.get("questions", {}))]
 
 
-def renew(page: Path, made: Output, ran: str) -> None:
-    """Renew the tables of a page written by hand.
+def _renew_page(workspace: Workspace, folder: Path, docs: Path, experiment: Experiment) -> Path:
+    """Renew the page of one experiment, and what other pages show of it."""
+    page = docs / experiment.page
+    if not experiment.page or not page.exists():
+        raise InputError(f"`--write-docs` (='{docs}') has no page of {experiment.name}; without names all are written")
+    made = experiment.output(workspace)
+    if not (made.tables or made.charts):
+        raise InputError(
+            f"`{folder}` has no complete cells of {experiment.name}: run `fedcollab reproduce {experiment.name}`"
+        )
+    made.save(experiment.name, folder, experiment.title)
+    tables = {table.key: table.markdown() for table in made.tables}
+    renew(page, {"ran": experiment.ran(workspace) + "\n", **tables, **made.blocks})
+    for other in experiment.shown_in:
+        if (docs.resolve() / other).exists():
+            renew(docs.resolve() / other, made.blocks)
+    return page
+
+
+def renew(page: Path, blocks: Mapping[str, str]) -> None:
+    """Renew parts of a page written by hand.
 
     Parameters
     ----------
     page : Path
-        The page. Each table stands between `<!-- KEY: begin -->` and `<!-- KEY: end -->`.
-    made : Output
-        The tables.
-    ran : str
-        What stands between the marks of the key `ran`: when and where the cells were computed.
+        The page. Each part stands between `<!-- KEY: begin -->` and `<!-- KEY: end -->`.
+    blocks : mapping of str
+        The texts by key; keys that the page does not have are left out.
     """
     text = page.read_text(encoding="utf-8")
-    for key, block in {"ran": ran + "\n", **{table.key: table.markdown() for table in made.tables}}.items():
+    for key, block in blocks.items():
         first, last = f"<!-- {key}: begin -->\n", f"<!-- {key}: end -->"
         before, mark, rest = text.partition(first)
         _, end, after = rest.partition(last)
@@ -118,7 +143,7 @@ def section(experiment: Experiment, made: Output, workspace: Workspace, why: dic
     """
     lines = [f"## {experiment.name}", "", f"{experiment.title}. In the paper: {experiment.place}.", ""]
     lines += [
-        f"`fedcollab reproduce {experiment.name}`. {provenance(workspace.records(list(experiment.cells(workspace))))}",
+        f"`fedcollab reproduce {experiment.name}`. {experiment.ran(workspace)}",
         "",
     ]
     for text in made.text:
@@ -131,28 +156,6 @@ def section(experiment: Experiment, made: Output, workspace: Workspace, why: dic
             lines += [f"Why {table.far} figures differ: {reason}" if reason else "Not explained yet.", ""]
     lines += [f"![{picture}]({folder}/{picture}.svg)\n" for picture in made.charts]
     return "\n".join(lines)
-
-
-def provenance(records: Sequence[Record]) -> str:
-    """Return how many cells there are, and when, where and for how long they were computed."""
-    if not records:
-        return "Computed in seconds, without cells."
-    days = sorted({cell.date for cell in records})
-    when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
-    machine = Counter(cell.machine for cell in records).most_common(1)[0][0]
-    spent = duration(sum(cell.seconds for cell in records))
-    return f"{len(records)} cell{'s' * (len(records) > 1)}, {when}, {machine}, {spent} of one core in all."
-
-
-def duration(seconds: float) -> str:
-    """Return seconds as text.
-
-    >>> duration(40), duration(600), duration(9000)
-    ('40 s', '10 min', '2.5 h')
-    """
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def explanations(folder: Path) -> dict[str, Any]:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from importlib import resources
 from typing import Any, ClassVar
 
+from fedcollab.progress import Progress
 from fedcollab.reproduce.cells import Cell
-from fedcollab.reproduce.output import Output
+from fedcollab.reproduce.output import Output, provenance
 from fedcollab.reproduce.setups import SCENARIOS
 from fedcollab.reproduce.workspace import Workspace
+
+Say = Callable[[str], None]
 
 
 class Experiment:
@@ -29,6 +32,8 @@ class Experiment:
         Those it can be run on.
     page : str
         The page in docs/ that shows it, where it has one of its own.
+    shown_in : tuple of str
+        Other pages that show parts of it, as paths from docs/.
     """
 
     name: ClassVar[str]
@@ -37,10 +42,18 @@ class Experiment:
     time: ClassVar[str]
     scenarios: ClassVar[tuple[str, ...]] = SCENARIOS
     page: ClassVar[str] = ""
+    shown_in: ClassVar[tuple[str, ...]] = ()
 
     def cells(self, workspace: Workspace) -> Iterator[Cell]:
         """Yield the cells that it needs, as far as they can be named yet."""
         yield from ()
+
+    def compute(self, workspace: Workspace, *, jobs: int, fresh: bool, progress: Progress, say: Say) -> None:
+        """Compute what it keeps in files of its own, beside the cells; most have none."""
+
+    def ran(self, workspace: Workspace) -> str:
+        """Return how many cells there are, and when, where and for how long they were computed."""
+        return provenance(workspace.records(list(self.cells(workspace))))
 
     def reduced(self, workspace: Workspace) -> list[str]:
         """Return what a quick run leaves out, in words."""

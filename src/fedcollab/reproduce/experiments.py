@@ -11,6 +11,7 @@ from fedcollab.reproduce.convergence import Convergence
 from fedcollab.reproduce.distances import DistanceMatrices
 from fedcollab.reproduce.effect_of_c import EffectOfC
 from fedcollab.reproduce.experiment import Experiment
+from fedcollab.reproduce.federations import Federations
 from fedcollab.reproduce.heart import Heart
 from fedcollab.reproduce.label_distribution import LabelDistribution
 from fedcollab.reproduce.label_permutation import LabelPermutation
@@ -39,6 +40,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         Convergence(),
         Overview(),
         Heart(),
+        Federations(),
     )
 }
 #: names that experiments had earlier

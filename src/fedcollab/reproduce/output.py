@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from fedcollab import files, report
+from fedcollab.reproduce.cells import Record
 
 MARK = "†"
 
@@ -161,11 +163,12 @@ class Table:
 
 @dataclass(frozen=True)
 class Output:
-    """Tables, pictures by name (Altair charts) and sentences about them."""
+    """Tables, pictures by name (Altair charts), sentences about them, and texts by key for a page written by hand."""
 
     tables: list[Table] = field(default_factory=list)
     charts: dict[str, Any] = field(default_factory=dict)
     text: list[str] = field(default_factory=list)
+    blocks: dict[str, str] = field(default_factory=dict)
 
     def save(self, name: str, folder: Path, title: str) -> list[Path]:
         """Write NAME.md under a `title`, NAME.csv and the pictures to a `folder`, and return the files."""
@@ -190,6 +193,28 @@ def as_csv(records: Sequence[dict[str, Any]]) -> str:
     writer.writeheader()
     writer.writerows(records)
     return text.getvalue()
+
+
+def provenance(records: Sequence[Record]) -> str:
+    """Return how many cells there are, and when, where and for how long they were computed."""
+    if not records:
+        return "Computed in seconds, without cells."
+    days = sorted({cell.date for cell in records})
+    when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
+    machine = Counter(cell.machine for cell in records).most_common(1)[0][0]
+    spent = duration(sum(cell.seconds for cell in records))
+    return f"{len(records)} cell{'s' * (len(records) > 1)}, {when}, {machine}, {spent} of one core in all."
+
+
+def duration(seconds: float) -> str:
+    """Return seconds as text.
+
+    >>> duration(40), duration(600), duration(9000)
+    ('40 s', '10 min', '2.5 h')
+    """
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def _compared(entry: Entry) -> bool:

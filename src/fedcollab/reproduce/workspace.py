@@ -38,6 +38,8 @@ class Choices:
         The methods to run in tables of accuracies; empty for those that the setup says.
     size : {"full", "quick", "tiny"}
         Which setups to use.
+    federations : tuple of str
+        The real federations to study; empty for all that are declared.
     """
 
     scenarios: tuple[str, ...] = ()
@@ -45,6 +47,7 @@ class Choices:
     rounds: int | None = None
     methods: tuple[str, ...] = ()
     size: str = "full"
+    federations: tuple[str, ...] = ()
 
 
 @dataclass(eq=False)
@@ -71,7 +74,7 @@ class Workspace:
     def __post_init__(self) -> None:
         made, rounds = choose("size", self.choices.size, SIZES)(), self.choices.rounds
         for name in self.choices.scenarios:
-            choose("scenario", name, {**dict.fromkeys(made), "heart": None})
+            choose("scenario", name, {**dict.fromkeys(made), "heart": None, "federations": None})
         self.setups: dict[str, Setup] = {
             name: setup
             if rounds in (None, setup.rounds)

@@ -2,6 +2,8 @@ from . import data as data
 from .concept import paper_permutations as paper_permutations
 from .data import Images as Images
 from .data import images as images
+from .federation import federation_clients as federation_clients
+from .federation import federation_names as federation_names
 from .file import load as load
 from .hospitals import heart_clients as heart_clients
 from .registry import SCENARIOS as SCENARIOS

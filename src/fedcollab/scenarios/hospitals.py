@@ -34,7 +34,7 @@ SETTINGS = {
     "rounds": 100,
     "batch_size": 32,
     "local_epochs": 1,
-    "C": 10.0,
+    "C": "auto",
     "discriminator_lr": 0.01,
 }
 

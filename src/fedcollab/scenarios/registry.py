@@ -8,7 +8,7 @@ from inspect import signature
 from typing import Any
 
 from fedcollab.errors import InputError, choose, number, unknown
-from fedcollab.scenarios import concept, feature, hospitals, label
+from fedcollab.scenarios import concept, feature, federation, hospitals, label
 from fedcollab.scenarios.data import Images, images
 from fedcollab.scenarios.dirichlet import dirichlet
 from fedcollab.scenarios.scenario import Scenario
@@ -47,6 +47,7 @@ SCENARIOS: dict[str, Recipe] = {
     "digits": Recipe(label.label_shift, "digits", settings={"rounds": 50, "C": 2.7}),
     "dirichlet": Recipe(dirichlet, "fashion-mnist"),
     "feature-shift": Recipe(feature.feature_shift, "cifar-10"),
+    "federation": Recipe(federation.federation, "loans_states", federation.read_federation),
     "heart": Recipe(hospitals.hospitals, "heart", hospitals.tables),
     "label-shift": Recipe(label.label_shift, "fashion-mnist"),
     "two-client": Recipe(two_clients, "fashion-mnist"),
@@ -56,6 +57,7 @@ SCENARIOS: dict[str, Recipe] = {
 SETTINGS: dict[str, dict[str, Any]] = {
     "concept-shift": concept.SETTINGS,
     "feature-shift": feature.SETTINGS,
+    "federation": federation.SETTINGS,
     "heart": hospitals.SETTINGS,
     "label-shift": label.SETTINGS,
 }

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from fedcollab.errors import InputError, choose
 from fedcollab.files import cache_folder, own_folder, read_json, write_json
 from fedcollab.progress import Progress, bar
+from fedcollab.scenarios.data import federations
 from fedcollab.scenarios.data.base import Arrays, DataSet, Images, Say, silent
 from fedcollab.scenarios.data.cifar10 import CIFAR_10
 from fedcollab.scenarios.data.cifar100 import CIFAR_100
@@ -41,7 +42,12 @@ class Place:
 
 
 def place(name: str) -> Place | None:
-    """Return where a data set is on this machine, or None."""
+    """Return where a data set is on this machine, or None; of the federations together, where the first of them is."""
+    if name == federations.COLLECTION or name in federations.TABLES:
+        here = federations.TABLES if name == federations.COLLECTION else (name,)
+        where = next(filter(None, map(federations.located, here)), None)
+        together = where is not None and name == federations.COLLECTION
+        return None if where is None else Place(where[0], where[1].parent if together else where[1])
     data = choose("dataset", name, DATA_SETS)
     if not data.layouts[0].files:
         return Place("scikit-learn", None)
@@ -123,7 +129,7 @@ def get(name: str, source: str | Path | None = None, say: Say = silent) -> Place
     Parameters
     ----------
     name : str
-        One of `DATA_SETS`.
+        One of `DATA_SETS`, a federation, or "federations" for all of them.
     source : str or Path, optional
         A folder to take it from; otherwise the first of its sources that works.
     say : function, optional
@@ -139,7 +145,10 @@ def get(name: str, source: str | Path | None = None, say: Say = silent) -> Place
     InputError
         If no source has it; the message says what to try next.
     """
-    data = choose("dataset", name, DATA_SETS)
+    if name == federations.COLLECTION or name in federations.TABLES:
+        return _federations(name, source, say)
+    choose("dataset", name, {**DATA_SETS, **dict.fromkeys((federations.COLLECTION, *federations.TABLES))})
+    data = DATA_SETS[name]
     cached = Place("cache", cache_folder() / name)
 
     def reading(quiet: bool) -> AbstractContextManager[Progress]:
@@ -183,6 +192,30 @@ def get(name: str, source: str | Path | None = None, say: Say = silent) -> Place
         f"`dataset` (={name!r}) could not be got: {'; '.join(failures)}; next to try: put {data.expected()} into a "
         f"folder and run `fedcollab data get {name} --from FOLDER`"
     )
+
+
+def _federations(name: str, source: str | Path | None, say: Say) -> Place:
+    """Bring one federation, or all of them; those that cannot be had are told together."""
+    folder = None if source is None else Path(source).expanduser()
+    if folder is not None and not folder.is_dir():
+        raise InputError(f"`--from` (='{source}') must be a folder")
+    failures = []
+    for one in federations.TABLES if name == federations.COLLECTION else (name,):
+        try:
+            federations.get(one, folder, say)
+        except InputError as error:
+            if name == one:
+                raise
+            say(f"{one}: {error}")
+            failures.append(one)
+    found = place(name)
+    if failures or found is None:
+        total = len(federations.TABLES)
+        raise InputError(
+            f"`dataset` (={name!r}): {len(failures)} of {total} federations could not be got "
+            f"({', '.join(failures)}); `fedcollab data get NAME` says why"
+        )
+    return found
 
 
 def _fetched(data: DataSet, folder: Path) -> None:
