@@ -14,19 +14,21 @@ pytest.importorskip("msgspec")
 pytest.importorskip("cryptography")
 
 from fedcollab.advice import advise
+from fedcollab.advice.pilot import DRAWS
 from fedcollab.cli import cli
 from fedcollab.data import ClientData
 from fedcollab.distances import estimate_distances
 from fedcollab.errors import InputError, Paused
 from fedcollab.federation import federate
 from fedcollab.flower import FederationFolder, approve_plan, approved_plans, make_plan, withdraw_plan
+from fedcollab.flower.coordinator.planning import needed_budget
 from fedcollab.flower.silo.config import SiloConfig, init_silo
 from fedcollab.flower.silo.serving import silo_guard, silo_limits
 from fedcollab.silo.plans import Approved, Plan, Training, read_plan
 from fedcollab.silo.review import review
 from fedcollab.training import honest, train
 from fedcollab.wire import Wire
-from fedcollab.wire.action import ACTIONS
+from fedcollab.wire.action import ACTIONS, SPENDS
 from fedcollab.wire.limits import PRESETS, Limits, make_limits
 
 from .test_guard import Guarded
@@ -45,9 +47,9 @@ HOW: dict[str, Any] = {"model_options": {"widths": [4]}, "rounds": 2, "lr": 0.1,
 def planned(clients: list[ClientData], tmp_path: Path) -> Any:
     """Return a runtime whose silos require plans and have approved these."""
 
-    def make(*plans: Plan) -> Guarded:
+    def make(*plans: Plan, kind: type[Guarded] = Guarded) -> Guarded:
         limits = Limits(min_samples=5, min_batch=5, round_measures=False, blur_updates=False, require_plan=True)
-        runtime = Guarded(clients, tmp_path, limits)
+        runtime = kind(clients, tmp_path, limits)
         approved = [Approved(plan, "2026-01-01T00:00:00+00:00") for plan in plans]
         runtime.guards = {
             name: type(guard)(guard.log, guard.limits, approved) for name, guard in runtime.guards.items()
@@ -99,24 +101,46 @@ def test_a_train_plan_gives_the_same_models_and_pins_everything(planned: Any, cl
         train(runtime, "local", stopping="none", **HOW)
 
 
+class FewRounds(Guarded):
+    """Guarded silos of a runtime whose rounds cost seconds, as in a real federation."""
+
+    few_rounds = True
+
+
 def test_a_look_with_candidates_allows_an_advice(
     planned: Any, clients: list[ClientData], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(honest, "AT_LEAST", 8)  # of 25 rows, honest updates give a few away
-    budget = {"models": 500, "repeats": 20, "rounds": 200, "schemas": 2}
-    look = Plan("study", "look", PARTNERS, budget, methods=("cross",), candidates=6, training=TRAINING)
-    runtime = planned(look)
+    how = {"methods": ("few-round",), "candidates": 6, "training": TRAINING}
+    budget = needed_budget("look", len(NAMES), **how)
+    runtime = planned(Plan("study", "look", PARTNERS, budget, **how), kind=FewRounds)
     advice = advise(runtime, model="mlp", **HOW)
     entries = [each for each in runtime.guards["a"].log.entries() if each["outcome"] == "answered"]
     steps = {each["action"]: each["step"] for each in entries}
     assert steps["ridge-sums"] == steps["train-alone"] == "look: advice"
     assert steps["train-folds"] == "look: choice of rounds"
     spent = [each["cost"] for each in entries if each["action"] in ("ridge-sums", "train-alone", "train-folds")]
-    assert sum(cost.get("repeats", 0) for cost in spent) == 2, "the sums' folds, and those of all trainings"
+    draws = sum(each["action"] == "train-alone" for each in entries)
+    assert draws == DRAWS
+    assert sum(cost.get("repeats", 0) for cost in spent) == 1 + draws, "the sums' folds, and those of all trainings"
+    assert sum(cost.get("models", 0) for cost in spent) == 2 * draws, "on all rows of a part, and on half of them"
     assert set(advice.names) == set(NAMES)
-    without = planned(Plan("study", "look", PARTNERS, budget, methods=("cross",)))
+    without = planned(Plan("study", "look", PARTNERS, budget, methods=("few-round",)), kind=FewRounds)
     with pytest.raises(Paused, match="the plan has no candidates to train"):
         advise(without, model="mlp", **HOW)
+
+
+@pytest.mark.parametrize(("preset", "rounds"), [("cautious", 36), ("usual", 100), ("open", 100)])
+def test_every_preset_allows_a_look_with_an_advice_and_a_training_after_it(preset: str, rounds: int) -> None:
+    most = make_limits({"preset": preset}, ()).budget
+    look = needed_budget(
+        "look", 10, methods=("few-round",), candidates=6, training=Training("mlp", "fedavg", 32, rounds, 0.1)
+    )
+    trained = [needed_budget("train", 10, training=Training("mlp", "fedavg", 32, 100, 0.1))]
+    if preset != "cautious":  # it asks for coalitions of three, and then own weights are not advised
+        trained.append(needed_budget("train", 10, training=Training("mlp", "own-weights", 32, 100, 0.1)))
+    for needed in (look, *trained):
+        assert all(needed[kind] <= most[kind] for kind in SPENDS), needed
 
 
 def test_where_the_plan_masks_updates_plain_ones_are_refused() -> None:

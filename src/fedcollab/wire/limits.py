@@ -8,7 +8,7 @@
     min_coalition = 2                                 # the fewest clients to train with, this one included
     require_plan = true                               # serve approved plans, and nothing else
     max_models = 100                                  # models that may be asked about, in one plan
-    max_repeats = 5                                   # ways of cutting the samples into folds, in one plan
+    max_repeats = 7                                   # ways of cutting the samples into folds, in one plan
     max_rounds = 200                                  # updates computed from samples, in one plan
     max_schemas = 2                                   # schemas that are taken over, in one plan
     max_runs_per_day = 5                              # in UTC; 0: no limit
@@ -109,7 +109,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     require_plan: bool = False
     max_models: AtLeastOne = 300
     max_repeats: AtLeastOne = 8
-    max_rounds: AtLeastOne = 1000
+    max_rounds: AtLeastOne = 1250  # an advice takes 808 with the defaults, a training with own weights 1212
     max_schemas: AtLeastOne = 10
     round_measures: bool = True
     blur_updates: bool = True
@@ -152,8 +152,8 @@ PRESETS: dict[str, dict[str, Any]] = {
         "min_coalition": 3,
         "require_plan": True,
         "max_models": 100,
-        "max_repeats": 5,
-        "max_rounds": 300,
+        "max_repeats": 7,  # a look by `few-round` with an advice takes six
+        "max_rounds": 300,  # an advice on six candidates of 36 rounds, or a training of 149
         "max_schemas": 2,
         "max_splits": 2,
         "max_runs_per_day": 20,

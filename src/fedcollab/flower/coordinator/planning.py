@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fedcollab.advice.candidates import ROWS
+from fedcollab.advice.pilot import DRAWS
 from fedcollab.errors import InputError
 from fedcollab.flower import keys
 from fedcollab.flower.coordinator.folder import FederationFolder
 from fedcollab.silo.plans import METHODS, Plan, Training
+from fedcollab.training.defaults import ROWS as OWN_MODELS
 
-#: rounds of each distance method over a federation, at most
+#: of each distance method: its rounds, and its ways of dividing the samples, at most (a label distance has neither)
 ROUNDS = {"cross": 50, "hypothesis": 50, "published": 2000}
-#: models that a silo trains in a round of one candidate, at most: more than one under own weights
-LAYERS = 3
+REPEATS = {"cross": 4, "hypothesis": 4, "few-round": 1, "published": 1, "prototype": 1}
 
 
 def make_plan(
@@ -81,7 +83,9 @@ def make_plan(
         study=study or federation.name,
         kind="look" if kind == "look" else "train",
         partners=partners,
-        budget=_budget(kind, len(partners), methods, candidates, training, alone),
+        budget=needed_budget(
+            kind, len(partners), methods=methods, candidates=candidates, training=training, alone=alone
+        ),
         methods=tuple(methods) if kind == "look" else (),
         candidates=candidates if kind == "look" else 0,
         training=training,
@@ -92,16 +96,48 @@ def make_plan(
     )
 
 
-def _budget(
-    kind: str, partners: int, methods: Sequence[str], candidates: int, training: Training | None, alone: bool
+def needed_budget(
+    kind: str,
+    partners: int,
+    *,
+    methods: Sequence[str] = (),
+    candidates: int = 0,
+    training: Training | None = None,
+    alone: bool = False,
 ) -> dict[str, int]:
-    """Return what a plan needs at most: once for what it asks, and a little for messages that are asked again."""
+    """Return what an honest coordinator spends at a silo at most, and a little for what is asked again.
+
+    A look with candidates divides the samples once for the sums behind the candidates and `DRAWS` times for training
+    alone, whose models (one on all rows of a part, one on half of them) are each measured. Then every candidate may
+    train to the end, one of them, that with own weights, as `ROWS` models; all use the last of those divisions. A
+    training is done twice, first on folds to choose its rounds, under own weights with `OWN_MODELS` models; then its
+    models are tested and compared.
+
+    Parameters
+    ----------
+    kind : str
+        "look" or "train".
+    partners : int
+        How many silos take part.
+    methods, candidates, training, alone
+        As in `make_plan`.
+
+    Returns
+    -------
+    dict
+        Amounts by the keys of `wire.action.SPENDS`.
+    """
     rounds = 0 if training is None else training.rounds + 1
     if kind == "look":
-        tests = 4 * partners * max(1, len(methods)) + 4 * candidates
-        each = max((ROUNDS.get(method, 1) for method in methods), default=1)
-        each *= partners - 1 if each > 1 else 1  # an update for each pair
-        repeats, updates = 4 * len(methods) + candidates + 2, each + candidates * LAYERS * rounds
-        return {"models": tests + 10, "repeats": repeats, "rounds": updates, "schemas": 2}
+        divisions = sum(REPEATS.get(method, 0) for method in methods)
+        models = 4 * partners * max(1, len(methods)) + 10
+        updates = sum(ROUNDS[method] * (partners - 1) for method in methods if method in ROUNDS)  # for each pair
+        if candidates:
+            divisions += 1 + DRAWS
+            models += 2 * DRAWS
+            updates += (candidates + ROWS - 1) * rounds
+        return {"models": models, "repeats": divisions + 1, "rounds": updates, "schemas": 2}
     times = 2 if alone else 1
-    return {"models": 20 + 4 * times, "repeats": 2 * times, "rounds": 2 * times * rounds, "schemas": 2}
+    models = OWN_MODELS if training is not None and training.algorithm == "own-weights" else 1
+    updates = 2 * rounds * (models + times - 1)
+    return {"models": 20 + 4 * times, "repeats": 2 * times, "rounds": updates, "schemas": 2}

@@ -84,7 +84,10 @@ def check_plan(config: SiloConfig, plan: Plan, limits: Limits) -> None:
             raise InputError(f"the plan names another key for `{config.name}` than this silo's ({own[:16]})")
     for kind, most in limits.budget.items():
         if plan.budget.get(kind, 0) > most:
-            raise InputError(f"the plan's budget of {kind} is {plan.budget[kind]}; this silo's limits allow {most}")
+            raise InputError(
+                f"the plan's budget of {kind} is {plan.budget[kind]}; this silo's limits allow {most} (a plan of fewer "
+                f"rounds or candidates needs less; `max_{kind}` in the limits allows more)"
+            )
     if plan.kind == "train" and plan.training is not None:
         if plan.training.batch_size < limits.min_batch:
             raise InputError(
