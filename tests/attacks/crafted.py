@@ -13,7 +13,7 @@ import numpy as np
 from fedcollab.training.models import Network, size_of
 
 from .published import read_trap, trap_weights
-from .target import NAME, NEAR_VALUE, Recovered, Refusal, Target, judge
+from .target import NEAR_VALUE, NEVER, Recovered, Refusal, Target, judge
 
 COLUMN = 3
 #: where the values that are hunted lie, and how narrow a cell must be for its middle to be a guess
@@ -137,11 +137,11 @@ def refused_training(target: Target) -> Recovered:
 
     def occupied(low: float, high: float) -> bool:
         w = box(low, high, 1e4 * (high - low))
-        message = {"setting": setting, "round": 11, "coalition": [NAME, "ghost"], "training": str(next(number))}
+        message = {"setting": setting, "round": 11, "training": str(next(number)), "w": padded(w, size)}
         try:
-            target.ask("train", {**message, "w": padded(w, size)})
+            target.update("train", message)
         except Refusal as error:
-            if any(word in str(error) for word in ("allows", "start from", "masks")):  # no refusal by the samples
+            if any(word in str(error) for word in ("allows", "start from")):  # no refusal by the samples
                 raise
             return True
         return False
@@ -220,7 +220,7 @@ def folds_as_measures(target: Target) -> Recovered:
         for _ in range(12):
             w = np.stack([padded(box(low, high, 4.0, 1e-6 * next(number)), size)] * 2)
             message = {"setting": setting, "round": 11, "folds": 2, "w": w, "train": False, "last": True}
-            reply = target.ask("train-folds", {**message, "coalition": [NAME, "ghost"], "training": str(next(number))})
+            reply = target.update("train-folds", {**message, "training": str(next(number))})
             answers.append(reply["held_out"][0, 0])
         return abs(float(np.mean(answers)) - base) > 0.5 * 3.3 / 48
 
@@ -230,8 +230,8 @@ def folds_as_measures(target: Target) -> Recovered:
 def other_schemas(target: Target) -> Recovered:
     """The same sums under schemas that differ in the split alone: what is the same question costs nothing.
 
-    The statistic is how many different sums over rows a day gives, of the number of rows: with as many sums as rows
-    their span holds every row's own products, by which rows are found. Below 1 it does not.
+    What is found is whether a day gives as many different sums over rows as there are rows: then their span holds every
+    row's own products, by which rows are found.
     """
     found = set()
     for split in range(10):
@@ -245,8 +245,7 @@ def other_schemas(target: Target) -> Recovered:
                     plan = {"seed": seed, "width": 9, "folds": folds, "classes": 1, "min_samples": 1}
                     sums = target.ask("few-moments", {**plan, "label_counts": "drawn"})["m"]
                     found |= {matrix.tobytes() for matrix in sums.reshape(-1, sums.shape[-1])}
-    share = len(found) / len(target.rows)
-    return Recovered(float(share >= 1), 0.0, target.messages)
+    return Recovered(int(len(found) >= len(target.rows)), 1, NEVER, target.messages)
 
 
 def cross_thresholds(target: Target) -> Recovered:

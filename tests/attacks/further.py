@@ -6,6 +6,7 @@ import itertools
 import json
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from fedcollab.training.folds import parts_of
 from fedcollab.training.models import Network
 
 from .published import MOST, read_trap, trap_weights
-from .target import NAME, NEAR_VALUE, Recovered, Refusal, Target, judge
+from .target import NEAR_VALUE, NEVER, Recovered, Refusal, Target, chance_of, judge
 
 LR = 1.0
 
@@ -40,7 +41,7 @@ def fingerprint_oracle(target: Target) -> Recovered:
                 prints.append(target.ask("fingerprint", {})["fingerprint"])
             told = prints[0] != prints[1]
         right += told is not None and told == (age in present)
-    return Recovered(right / len(asked), 0.5, target.messages)
+    return Recovered(right, len(asked), 0.5, target.messages)
 
 
 def compare_thresholds(target: Target) -> Recovered:
@@ -95,7 +96,7 @@ def decay_as_eraser(target: Target) -> Recovered:
     target.prepare()
     for decay in (9.99, 0.5):
         with suppress(Refusal):
-            for number in range(1, 151):
+            for number in range(1, 61):
                 setting = target.setting(batch_size=47, weight_decay=decay, seed=number)
                 start = start_of(setting)
                 update = target.train(setting, start, training=str(number)) + start * (1 - (1 - decay * 0.1) ** 2)
@@ -109,7 +110,7 @@ def small_rest(target: Target) -> Recovered:
     guesses = []
     with suppress(Refusal):
         target.prepare()
-        for number in range(1, 101):
+        for number in range(1, 51):
             setting, other = (target.setting(batch_size=size, lr=1e-3, seed=number) for size in (47, 48))
             start = start_of(setting)
             mean = target.train(other, start, training=f"mean {number}")
@@ -132,8 +133,7 @@ def many_folds(target: Target) -> Recovered:
     parts = parts_of(target.silo, 10, 0)
     with suppress(Refusal):
         message = {"setting": setting, "round": 1, "folds": 10, "train": True, "last": False}
-        message |= {"w": np.stack([start] * 10), "coalition": [NAME, "ghost"]}
-        reply = target.ask("train-folds", message)
+        reply = target.update("train-folds", {**message, "w": np.stack([start] * 10)})
         moved = (reply["w"] - start)[:, :5].astype(np.float64) if "w" in reply else np.zeros((10, 5))
         sums = moved / 1e-3 * np.array([[len(part.y)] for part in parts])
         known = np.stack([sums[j] - sums[i] for i in range(10) for j in range(i)])
@@ -149,13 +149,12 @@ def many_folds(target: Target) -> Recovered:
             gradients.append(-residual @ x)  # the sum over all less this fold's is what its model was moved by
         return np.stack([gradients[i] - gradients[j] for i in range(10) for j in range(i)])
 
+    def close(rows: np.ndarray) -> np.ndarray:
+        return np.abs(known - folded(rows)).max(axis=1) < 0.03 if len(known) else np.zeros(45, dtype=bool)
+
     own = np.concatenate([part.x_held.numpy() for part in parts]).astype(np.float64)
-    shares = []
-    for rows in (own, target.strangers):
-        true = folded(rows)
-        close = np.abs(known - true).max(axis=1) < 0.03 if len(known) else np.zeros(1)
-        shares.append(float(np.mean(close)))
-    return Recovered(*shares, target.messages)
+    chance = chance_of(np.concatenate([close(table) for table in target.stranger_tables()]))
+    return Recovered(int(close(own).sum()), 45, chance, target.messages)
 
 
 def crafted_scales(target: Target) -> Recovered:
@@ -198,9 +197,8 @@ def other_run_ids(target: Target) -> Recovered:
         target.prepare()
         for run in range(400):
             answers.append(target.ask("few-moments", {**plan, "seed": run % 2}, run=str(run))["m"])
-    different = len({answer.tobytes() for answer in answers})
-    gained = 1 - 1 / np.sqrt(max(different, 1))  # the share of the noise that averaging takes away
-    return Recovered(float(gained), 0.0, target.messages)
+    further = max(0, len({answer.tobytes() for answer in answers}) - 1)  # beside the one that the silo may give
+    return Recovered(further, 399, NEVER, target.messages)
 
 
 def walking_trap(target: Target) -> Recovered:
@@ -221,7 +219,8 @@ def walking_trap(target: Target) -> Recovered:
             guesses += read_trap(update, 5, len(bins))
             longest = max(longest, float(np.linalg.norm(update)))
             gap = goal - w
-            w = w + gap * min(1.0, 0.99 * STRIDE * longest / max(float(np.linalg.norm(gap)), 1e-12))
+            step = (0.2 if target.limits.secure_aggregation else 0.99) * STRIDE * longest  # others may move less
+            w = w + gap * min(1.0, step / max(float(np.linalg.norm(gap)), 1e-12))
     return judge(target, guesses)
 
 
@@ -236,11 +235,13 @@ def creeping_trap(target: Target) -> Recovered:
         target.prepare()
         setting = target.setting(model="mlp", model_options={"widths": [units]}, lr=0.1, batch_size=64)
         w = Network(json.loads(setting)["model"]).initial().numpy().astype(np.float64)
-        target.train(setting, w, 1, training="creep")
-        for number in range(2, 68):
-            bins = grid[3 * (number - 2) :][:4]
-            first, bias = w[: 5 * units].reshape(units, 5), w[5 * units : 6 * units]
-            first[:4], bias[:4] = 0, 0
+        first, bias = w[: 5 * units].reshape(units, 5), w[5 * units : 6 * units]
+        for number in range(1, 6):  # a little each round, until the units of the trap are empty
+            since = {} if number == 1 else {"since": number - 1}
+            target.train(setting, w, number, training="creep", **since)
+            first[:4], bias[:4] = first[:4] * (1 - number / 5), bias[:4] * (1 - number / 5)
+        for number in range(6, 73):
+            bins = grid[3 * (number - 6) :][:4]
             first[: len(bins), 3], bias[: len(bins)] = 0.15, -0.15 * bins
             second = w[6 * units : 8 * units].reshape(2, units)
             second[0, :4], second[1, :4] = 0.0, 0.1
@@ -252,38 +253,52 @@ def creeping_trap(target: Target) -> Recovered:
 
 
 def patient_bisection(target: Target) -> Recovered:
-    """Spend the whole budget of models on one patient: sixteen evaluations a threshold, halving the range each time.
+    """Spend the whole budget of models on one patient: the largest value of a column among the test samples.
 
-    The answer about a threshold is the mean of sixteen models that differ in nothing that matters. The value looked for
-    is the largest of a column among the test samples.
+    Models that give one class below a threshold and the other above it are asked about five at a time, each time at the
+    median of what the attacker believes, and every answer is weighed by its error (probabilistic bisection, Horstein
+    1963). The attacker even knows how many samples are right while the threshold is above all values. Tried for the
+    largest and the smallest value of three columns, each with the whole budget of a day.
     """
+    found, chances = 0, []
+    tables = target.stranger_tables(500)
+    for place, (column, sign) in enumerate(itertools.product((1, 2, 3), (1, -1))):
+        fresh = target.another_day(place)
+        guess, truth = _bisect(fresh, column, sign)
+        target.messages += fresh.messages
+        found += abs(guess - truth) < NEAR_VALUE
+        drawn = np.array([(sign * table[:12, column]).max() for table in tables])
+        chances.append(chance_of(np.abs(guess - drawn) < NEAR_VALUE))
+    return Recovered(found, len(chances), float(np.mean(chances)), target.messages)
+
+
+def _bisect(target: Target, column: int, sign: int, each: int = 5) -> tuple[float, float]:
+    """Return where the attacker believes the largest value of a column (times a sign) to be, and where it is."""
     target.prepare()
-    column, low, high = 3, 0.0, 4.0
-    truth = float(target.silo.arrays.x_test[:, column].max())
-    labels = int(target.silo.arrays.y_test[target.silo.arrays.x_test[:, column].argmax()])
+    values = sign * target.silo.arrays.x_test[:, column].astype(np.float64)
+    labels = target.silo.arrays.y_test
+    label = int(labels[values.argmax()])
+    count, right = len(values), int((labels == label).sum())
+    grid = np.linspace(0.0, 4.0, 2001)
+    belief = np.zeros(len(grid))  # logarithms of odds
     with suppress(Refusal):
-        base = _mean_accuracy(target, column, 5.0, labels)
-        for _ in range(20):
-            middle = (low + high) / 2
-            above = abs(_mean_accuracy(target, column, middle, labels) - base) > 0.5 / 12
-            low, high = (middle, high) if above else (low, middle)
-    guess = (low + high) / 2
-    found = float(abs(guess - truth) < NEAR_VALUE)
-    draws = np.sort(target.strangers[:, column])[-12:]
-    return Recovered(found, float(np.mean(np.abs(guess - draws) < NEAR_VALUE)), target.messages)
-
-
-def _mean_accuracy(target: Target, column: int, threshold: float, label: int) -> float:
-    """Return the mean accuracy of models that give the other class above a threshold and this one below."""
-    found = []
-    for again in range(16):
-        w = np.zeros(16, dtype=np.float32)
-        sign = -1 if label else 1
-        steep = 1e4 + again
-        w[5 + column], w[11] = sign * steep, -sign * steep * threshold
-        message = {"setting": target.setting(), "round": 1, "w": w, "personal": False, "keep": False}
-        found.append(target.ask("evaluate", {**message, "stay": False, "mean": False})["measures"][0])
-    return float(np.mean(found))
+        for number in range(300 // each):
+            odds = np.exp(belief - belief.max())
+            threshold = float(grid[np.searchsorted(np.cumsum(odds), odds.sum() / 2)])
+            message: dict[str, Any] = {"trainings": [f"{number} {k}" for k in range(each)]}
+            message["settings"] = [target.setting()] * each
+            for k in range(each):
+                w, steep = np.zeros(16, dtype=np.float32), 1e4 + number + k / each
+                flip = -1 if label else 1
+                w[5 + column], w[11] = flip * sign * steep, -flip * steep * threshold
+                message[f"w{k}"] = w
+            reply = target.ask("compare", message)
+            answer = float(np.mean(np.diag(reply["right"])[:each]))
+            error = max(np.sqrt(right * (1 - right / count)), 2.0) * (1 + each * (number + 1) / 20) / np.sqrt(3 * each)
+            above = ((right - answer) ** 2 - (right - 1 - answer) ** 2) / (2 * error**2)  # one sample less is right
+            belief[grid > threshold] += above
+    odds = np.exp(belief - belief.max())
+    return float(grid[np.searchsorted(np.cumsum(odds), odds.sum() / 2)]), float(values.max())
 
 
 ATTACKS = {

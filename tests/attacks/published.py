@@ -194,7 +194,7 @@ def presence_by_norm(target: Target) -> Recovered:
                 lengths.append(float(target.ask("cross-norm", {})["norm"][0]))
             told = lengths[0] > lengths[1] + 1e-9
         right += told is not None and told == (age in present)
-    return Recovered(right / len(asked), 0.5, target.messages)
+    return Recovered(right, len(asked), 0.5, target.messages)
 
 
 ATTACKS = {

@@ -1,8 +1,14 @@
 """A guarded silo that a hostile coordinator asks questions, and how much of its rows the answers give away.
 
-The statistic of every attack is a share: of the silo's 48 training rows (or of the values of a column), how many are
+The statistic of every attack is a count: of the silo's 48 training rows (or of the values of a column), how many are
 matched by a guess of the attacker's, in every column within `NEAR` standard deviations (`NEAR_VALUE` for one column).
-Chance is the same share for 48 strangers, rows of the same distribution that no silo has.
+Chance is the share of 2,040 strangers, rows of the same distribution that no silo has, that the same guesses match. An
+attack has beaten chance if so many matches or more would come about less than once in a thousand times:
+
+    P(X >= matches) < BEYOND,       X ~ Binomial(rows, (matched strangers + 1) / (strangers + 1))
+
+With `secure_aggregation` in the silo's limits updates leave under masks: the coordinator then trains the silo together
+with two honest partners whose keys the silo was given, sends all three the same crafted weights, and attacks the sum.
 """
 
 from __future__ import annotations
@@ -16,6 +22,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy.spatial import cKDTree
+from scipy.stats import binom
 
 import fedcollab.distances.estimate
 import fedcollab.inspection.profile
@@ -23,6 +31,8 @@ import fedcollab.training.compare_client
 import fedcollab.training.folds  # noqa: F401  (these declare the actions)
 from fedcollab.data import ClientData, Schema
 from fedcollab.federation import federate
+from fedcollab.secure import keys, member
+from fedcollab.secure.server import Group, unpack_mean
 from fedcollab.silo.guard import Guard
 from fedcollab.training.models import Network, size_of
 from fedcollab.wire import Wire
@@ -31,9 +41,12 @@ from fedcollab.wire.message import Message, pack, unpack
 from fedcollab.wire.silo import Silo
 
 NEAR, NEAR_VALUE = 0.03, 0.003  # standard deviations within which a guess of a row, or of one value, counts as right
-NAME = "clinic"
+BEYOND = 1e-3  # a result is beyond chance if chance gives as much less often than this
+NEVER = 1e-6  # the chance of what cannot come about by chance
+NAME, PARTNERS = "clinic", ("north", "south")
 KEY = b"a key that only the silo knows!!"
 COLUMNS = ("age", "pressure", "glucose", "weight", "pulse")
+TABLES = 34  # of strangers, 60 rows each
 
 Floats = NDArray[np.float64]
 
@@ -64,22 +77,42 @@ class Target:
     """
 
     def __init__(self, folder: Path, limits: Limits) -> None:
-        self.data, self.limits = patients(1), limits
-        self.guard = Guard.at(folder, limits)
-        self.silo = Silo(self.data, limits=limits, key=KEY)
+        self.data, self.limits, self.folder = patients(1), limits, folder
         self.messages, self.refusals = 0, list[str]()
         honest = federate(Wire([self.data, patients(2, name="other")]))
         self.schema = honest.schema
+        tables = [self.data, *(patients(10 + place, name=name) for place, name in enumerate(PARTNERS))]
+        identities = {table.name: keys.draw_identity() for table in tables}
+        public = {name: keys.public_of(identity) for name, identity in identities.items()}
+        self.silos = {
+            table.name: Silo(
+                table,
+                limits=limits,
+                key=KEY,
+                identity=identities[table.name],
+                partners={name: key for name, key in public.items() if name != table.name},
+            )
+            for table in tables
+        }
+        self.guards = {name: Guard.at(folder / name, limits) for name in self.silos}
+        self.silo = self.silos[NAME]
+        self.group: Group | None = None
+        self.training = ""
 
-    def ask(self, action: str, message: Message, run: str = "1") -> Message:
-        """Return the silo's answer; raise `Refusal` if it gives none."""
-        self.messages += 1
-        before = dict(self.silo.state)
-        served = self.guard.serve(action, pack(message), self.silo, run=run)
+    def another_day(self, place: int) -> Target:
+        """Return the same silo with its whole budget."""
+        return Target(self.folder / str(place), self.limits)
+
+    def ask(self, action: str, message: Message, run: str = "1", name: str = NAME) -> Message:
+        """Return the answer of the silo (or of one of its partners); raise `Refusal` if it gives none."""
+        self.messages += name == NAME
+        silo = self.silos[name]
+        before = dict(silo.state)
+        served = self.guards[name].serve(action, pack(message), silo, run=run)
         reply = unpack(served.content)
         if not served.done:
-            self.silo.state.clear()
-            self.silo.state.update(before)
+            silo.state.clear()
+            silo.state.update(before)
             self.refusals.append(f"{action}: {reply.get('refused', reply.get('error'))}")
             raise Refusal(self.refusals[-1])
         return reply
@@ -88,7 +121,8 @@ class Target:
         """Have the silo apply a schema; the one that honest clients agree on if none is given, which it must accept."""
         made = schema if isinstance(schema, str) else (schema or self.schema).to_json()
         try:
-            self.ask("prepare", {"schema": made})
+            for name in self.silos if self.limits.secure_aggregation else (NAME,):
+                self.ask("prepare", {"schema": made}, name=name)
         except Refusal as error:
             if schema is None:
                 raise RuntimeError(f"an honest schema is refused: {error}") from None
@@ -111,12 +145,41 @@ class Target:
         return json.dumps({**plain, **changed})
 
     def train(self, setting: str, w: Any, number: int = 1, **more: Any) -> NDArray[np.float32]:
-        """Return the weights that the silo sends back after a round of training with an invented partner."""
+        """Return how weights move in a round of training: the silo's, or under masks the mean over the coalition."""
         padded = np.zeros(size_of(json.loads(setting)["model"]), dtype=np.float32)
         padded[: len(w)] = w
-        message = {"setting": setting, "round": number, "w": padded, "coalition": [NAME, "ghost"], **more}
-        reply: NDArray[np.float32] = self.ask("train", message)["w"]
+        reply: NDArray[np.float32] = self.update("train", {"setting": setting, "round": number, "w": padded, **more})[
+            "w"
+        ]
         return reply[: len(w)] - padded[: len(w)]
+
+    def update(self, action: str, message: Message) -> Message:
+        """Return the silo's answer to `train` or `train-folds`, with a partner that does not exist.
+
+        Under masks the partners are honest, and the weights are the mean over the coalition: all that can be known.
+        """
+        if not self.limits.secure_aggregation:
+            return self.ask(action, {"coalition": [NAME, "ghost"], **message})
+        if self.group is None or self.training != message.get("training", ""):
+            self.training = message.get("training", "")
+            group = Group.of(sorted(self.silos), dropouts=False)
+            asked = {"group": group.name, "coalition": group.members, "threshold": group.threshold}
+            group.certificates = {
+                name: self.ask("secure-keys", asked, name=name)["certificate"] for name in group.members
+            }
+            self.group = group
+        members = self.group.members
+        total = sum(len(silo.arrays.y) for silo in self.silos.values())
+        shared = {"training": "", "coalition": members, "total": total, **message}
+        sent = {name: {**shared, **self.group.fields(name)} for name in members}
+        replies = {name: self.ask(action, sent[name], name=name) for name in (NAME, *PARTNERS)}
+        if "masked" not in replies[NAME]:
+            return replies[NAME]
+        self.group.received(replies)
+        masked = {name: reply["masked"] for name, reply in replies.items()}
+        summed = self.group.add_up(member.context_of(sent[NAME]), masked, {})
+        mean = unpack_mean(summed, replies[NAME]["layout"], 1.0)["w"]
+        return {**replies[NAME], "w": (mean + message["w"]).astype(np.float32)}
 
     @property
     def rows(self) -> Floats:
@@ -125,45 +188,76 @@ class Target:
 
     @property
     def strangers(self) -> Floats:
-        """As many rows that no silo has."""
-        return self.schema.features(patients(3, 400).x).astype(np.float64)[:: 400 // 48][:48]
+        """Rows that no silo has."""
+        return np.concatenate(self.stranger_tables())
+
+    def stranger_tables(self, count: int = TABLES) -> list[Floats]:
+        """Return so many tables of 60 rows that no silo has."""
+        return [self.schema.features(patients(100 + place).x).astype(np.float64) for place in range(count)]
 
 
 @dataclass(frozen=True)
 class Recovered:
-    """How much of the silo's data an attack found: the share of what there is, the same by chance, and two rows."""
+    """How much of the silo's data an attack found.
 
-    share: float
+    Parameters
+    ----------
+    hits, of : int
+        What it found, of how many.
+    chance : float
+        The chance with which each is found without knowing anything about the silo.
+    messages : int
+        How many messages it took.
+    """
+
+    hits: int
+    of: int
     chance: float
     messages: int
-    margin: float = 2 / 48
+
+    @property
+    def by_chance(self) -> float:
+        """How often chance finds as much."""
+        return float(binom.sf(self.hits - 1, self.of, self.chance))
+
+    @property
+    def beyond_chance(self) -> bool:
+        """Whether that is less often than `BEYOND`."""
+        return self.by_chance < BEYOND
 
     def __str__(self) -> str:
-        return f"{self.share:.0%} in {self.messages} message(s), by chance {self.chance:.0%}"
+        expected = f"{self.chance * self.of:.1f} by chance, P = {self.by_chance:.2g}"
+        return f"{self.hits} of {self.of} in {self.messages} message(s) ({expected})"
 
 
 Attack = Callable[[Target], Recovered]
 
 
-def matched(guesses: Any, truth: Floats) -> float:
-    """Return the share of the true rows, or values, that some guess matches in every column."""
+def matches(guesses: Any, truth: Floats) -> NDArray[np.bool_]:
+    """Return for each of the true rows, or values, whether some guess matches it in every column."""
     guesses = np.asarray(guesses, dtype=np.float64)
+    nothing = np.zeros(len(truth), dtype=bool)
     if guesses.size == 0:
-        return 0.0
+        return nothing
     near = NEAR_VALUE if truth.ndim == 1 else NEAR
     if truth.ndim == 1:
         guesses, truth = guesses.reshape(-1, 1), truth.reshape(-1, 1)
     guesses = guesses[np.isfinite(guesses).all(axis=1)]
     if len(guesses) == 0:
-        return 0.0
-    gaps = np.abs(truth[:, None] - guesses[None]).max(axis=2)
-    return float((gaps.min(axis=1) < near).mean())
+        return nothing
+    found, _ = cKDTree(guesses).query(truth, p=np.inf, distance_upper_bound=near)
+    return np.isfinite(found)
+
+
+def chance_of(found: NDArray[np.bool_]) -> float:
+    """Return the chance of a match from what was matched of strangers; never 0."""
+    return float((found.sum() + 1) / (len(found) + 1))
 
 
 def judge(target: Target, guesses: Any, column: int | None = None, truth: Floats | None = None) -> Recovered:
     """Return how many of the silo's rows, or of the values of one column, the guesses match, and how many by chance."""
-    truth = target.rows if truth is None else truth
-    strangers = target.strangers[: len(truth)]
+    truth, strangers = target.rows if truth is None else truth, target.strangers
     if column is not None:
         truth, strangers = truth[:, column], strangers[:, column]
-    return Recovered(matched(guesses, truth), matched(guesses, strangers), target.messages, 2 / len(truth))
+    hits = int(matches(guesses, truth).sum())
+    return Recovered(hits, len(truth), chance_of(matches(guesses, strangers)), target.messages)

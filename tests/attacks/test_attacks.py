@@ -1,7 +1,7 @@
 """Every attack that broke a silo, and our own: against default limits, stricter ones and masks none beats chance.
 
-The statistic is stated in `target`: the share of the silo's rows, or of a column's values, that the attack matches, and
-the same share by chance. An attack fails if its share is within two rows (of 48, or of 12 test samples) of chance.
+The statistic is stated in `target`: how many of the silo's rows, or of a column's values, the attack matches, and how
+often chance matches as many; less often than once in a thousand times is beyond chance.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ def test_an_attack_on_a_private_silo_gets_no_more_than_chance(name: str, tmp_pat
 def _check(attack: Attack, limits: Limits, folder: Path) -> None:
     target = Target(folder, limits)
     recovered = attack(target)
-    assert recovered.share <= recovered.chance + recovered.margin, f"{recovered}; refused: {target.refusals[-1:]}"
+    print(f"{attack.__name__}: {recovered}; refused: {target.refusals[-1:]}")  # with -rP, for docs/threats.md
+    assert not recovered.beyond_chance, f"{recovered}; refused: {target.refusals[-1:]}"
     assert target.messages > 0
 
 
@@ -55,4 +56,4 @@ def test_a_silo_without_these_limits_is_read(tmp_path: Path) -> None:
     )
     for name in ("empty_losses", "replicate_changes", "turned_trap", "cross_thresholds"):
         recovered = ATTACKS[name](Target(tmp_path / name, loose))
-        assert recovered.share > recovered.chance + 2 * recovered.margin, f"{name}: {recovered}"
+        assert recovered.beyond_chance, f"{name}: {recovered}"

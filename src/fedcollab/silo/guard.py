@@ -10,7 +10,7 @@ alone.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,8 @@ from fedcollab.wire.limits import Limits
 from fedcollab.wire.message import Message, pack, receive, unpack
 from fedcollab.wire.silo import Silo
 
+#: K of `silo.rounding`, by what a question costs; where a silo's limits allow very many, this part of them
+EXACT, PARTS = {"models": 20, "rounds": 200}, {"models": 15, "rounds": 6}
 #: what a silo keeps that changes the answer to a question beside the schema, by how the action's name begins
 CONTEXT = {"few-validate": "few", "cross-": "cross", "published-": "published"}
 
@@ -92,7 +94,8 @@ class Guard:
         """
         message: Message = {}
         outcome, why = "answered", ""
-        plan, cost = None, {}
+        plan: Approved | None = None
+        cost: dict[str, int] = {}
         digest = hashlib.sha256(f"{name}\x1f".encode() + _context(name, silo) + content).hexdigest()
         try:
             action = self._find(name)
@@ -101,7 +104,7 @@ class Guard:
             silo.starts = () if plan is None else plan.plan.starts
             reply = self._again(action, digest, silo)
             if reply is None:
-                cost = self._cost(action, message, digest, silo, plan)
+                cost, silo.coarseness = self._cost(action, message, digest, silo, plan)
                 self._limit(action, message, silo, run, plan)
                 answer = action(message, silo)
                 action.check_reply(message, answer)
@@ -156,23 +159,37 @@ class Guard:
             raise Refused(f"{action.name!r} is in no plan that this silo has approved{known}")
         return None
 
-    def _cost(self, action: Action, message: Message, digest: str, silo: Silo, plan: Approved | None) -> dict[str, int]:
-        """Return what a message takes from the budget; refuse it where that is spent. The same again costs nothing."""
+    def _cost(
+        self, action: Action, message: Message, digest: str, silo: Silo, plan: Approved | None
+    ) -> tuple[dict[str, int], float]:
+        """Return what a message takes from the budget, and how coarse its answer is; refuse it where that is spent.
+
+        The same message again costs nothing, and its answer is as coarse as it was.
+        """
         cost = {kind: int(amount) for kind, amount in action.cost(message, silo).items() if amount}
         if not cost:
-            return {}
-        if any(entry["digest"] == digest for entry in self._counted(plan)):
-            return {}
-        spent = self.spent(plan)
+            return {}, 1.0
+        entries = self._entries(plan)  # the newest first
+        before = [place for place, each in enumerate(entries) if each["digest"] == digest and _is_answered(each)]
+        if before:
+            return {}, self._coarseness(cost, total_cost(entries[before[-1] :]))
+        spent = total_cost(entries)
         budget = self.limits.budget if plan is None else plan.plan.allowed(self.limits.budget)
         for kind, amount in cost.items():
-            if spent.get(kind, 0) + amount > budget[kind]:
+            if spent[kind] + amount > budget[kind]:
                 whose = "today, without a plan," if plan is None else f"the plan {plan.plan.digest[:12]}"
                 raise Refused(
-                    f"{whose} allows {budget[kind]} {SPENDS[kind]}; {spent.get(kind, 0)} are spent, and "
+                    f"{whose} allows {budget[kind]} {SPENDS[kind]}; {spent[kind]} are spent, and "
                     f"{action.name!r} asks for {amount} more"
                 )
-        return cost
+            spent[kind] += amount
+        return cost, self._coarseness(cost, spent)
+
+    def _coarseness(self, cost: Mapping[str, int], spent: Mapping[str, int]) -> float:
+        """Return f of `silo.rounding` for a message of this cost, after which so much of a plan is spent."""
+        most = self.limits.budget
+        found = [1 + spent[kind] / max(EXACT[kind], most[kind] / PARTS[kind]) for kind in cost if kind in EXACT]
+        return max(found, default=1.0)
 
     def spent(self, plan: Approved | None) -> dict[str, int]:
         """Return what was spent of a plan's budget, by kind, as the log has it.
@@ -191,7 +208,7 @@ class Guard:
 
     def _counted(self, plan: Approved | None) -> list[dict[str, Any]]:
         """Return the answered entries of a plan's log, or of today's."""
-        return [entry for entry in self._entries(plan) if entry["outcome"] == "answered"]
+        return [entry for entry in self._entries(plan) if _is_answered(entry)]
 
     def _entries(self, plan: Approved | None) -> list[dict[str, Any]]:
         """Return the entries of the log that count against a plan's budget, or against today's, refusals included."""
@@ -266,6 +283,10 @@ class Guard:
             why=why,
             digest=digest,
         )
+
+
+def _is_answered(entry: Mapping[str, Any]) -> bool:
+    return bool(entry["outcome"] == "answered")
 
 
 def _context(name: str, silo: Silo) -> bytes:

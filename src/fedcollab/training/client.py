@@ -47,7 +47,7 @@ from fedcollab.training.client_side import (
 from fedcollab.training.descend import OPTIMIZERS, Local, Setting, descend, gradient, personal, steps_of
 from fedcollab.training.hooks import Algorithm
 from fedcollab.training.kept import averaged_keys, first_state, with_own, withhold
-from fedcollab.training.measures import measure, rounded_losses, shown_loss, what_diverged
+from fedcollab.training.measures import judged_loss, measure, rounded_losses, shown_loss, what_diverged
 from fedcollab.training.models import Network, size_of
 from fedcollab.training.plausible import impossible_losses, impossible_measures, impossible_update
 from fedcollab.training.secure_client import (
@@ -341,10 +341,8 @@ def _train(names: Sequence[str], messages: Messages, silos: Silos, setting: Sett
         if np.isfinite(loss) and all(is_finite(value) for value in (*reply.values(), *state.values())):
             message, silo, replied = messages[name], silos[name], arrays_of(reply)
             place = slot_of(message, TRAINING)
-            shown = _shown(network, message, silo, setting, float(loss))
-            given = honest.check_reply(
-                network, message, whole.cpu().numpy(), silo.arrays.x, float(shown[0]), silo, place
-            )
+            shown, judged = _shown(network, message, silo, setting, float(loss))
+            given = honest.check_reply(network, message, whole.cpu().numpy(), silo.arrays.x, judged, silo, place)
             honest.note_update(message, silo, whole.cpu().numpy(), [given], place)
             keep_state(silo, message, arrays_of(state), slot_of(message))
             plain = {"loss": shown, "finite": True}
@@ -354,14 +352,17 @@ def _train(names: Sequence[str], messages: Messages, silos: Silos, setting: Sett
     return result
 
 
-def _shown(network: Network, message: Message, silo: Silo, setting: Setting, loss: float) -> NDArray[np.float64]:
-    """Return the loss of a round as it is sent: the mean over its steps, or a coarse one where the silo rounds."""
+def _shown(
+    network: Network, message: Message, silo: Silo, setting: Setting, loss: float
+) -> tuple[NDArray[np.float64], float]:
+    """Return the loss of a round as it is sent, the mean over its steps or a coarse one where the silo rounds; and the
+    loss by which the silo judges the weights that it was sent."""
     if not silo.limits.round_measures:
-        return np.array([loss])
+        return np.array([loss]), loss
     data = data_of(silo)
     logits = gradient(network, setting).logits(tensor_of(message["w"], silo.device), data["x"])
     each = functional.cross_entropy(logits, data["y"], reduction="none").double().cpu().numpy()
-    return shown_loss(each, silo, message["w"])
+    return shown_loss(each, silo, message["w"]), judged_loss(each, silo, message["w"])
 
 
 def _evaluate(message: Message, silo: Silo, setting: Setting) -> Message:

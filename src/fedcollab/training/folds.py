@@ -51,7 +51,7 @@ from fedcollab.training.descend import Local, Setting, descend, gradient, person
 from fedcollab.training.gradient import Dense
 from fedcollab.training.hooks import Algorithm, State
 from fedcollab.training.kept import averaged_keys, first_state, with_own, withhold
-from fedcollab.training.measures import rounded_columns, what_diverged
+from fedcollab.training.measures import judged_loss, rounded_columns, what_diverged
 from fedcollab.training.models import Network
 from fedcollab.training.outcomes import Outcome, of_logits
 from fedcollab.training.plausible import impossible_alone, impossible_folds
@@ -595,7 +595,9 @@ def _reply(message: Message, silo: Silo, folds: list[Done]) -> Message:
     if "group" in message and kinds:
         refuse_absurd(message, silo, np.maximum.reduce([kind.loss for kind in kinds]))
     replied = arrays_of(_stack([fold.reply for fold in folds]))
-    _check_replies(message, silo, folds, max((loss for loss, *_ in shown), default=0.0))
+    _check_replies(
+        message, silo, folds, max((judged_loss(kind.loss, silo, message["w"]) for kind in kinds), default=0.0)
+    )
     keep_state(silo, message, arrays_of(_stack([fold.state for fold in folds])), _slot(message))
     return masked_reply(message, silo, replied, {"finite": True, "held_out": held_out})
 

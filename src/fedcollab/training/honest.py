@@ -211,7 +211,8 @@ def check_reply(
     x : array or Tensor
         The samples that were trained on.
     loss : float
-        The mean loss of the weights that were sent, as it is shown: what a refusal tells must be no more.
+        The mean loss of the weights that were sent, moved so that a refusal tells nothing about single samples
+        (`measures.judged_loss`).
     silo : Silo
         The silo.
     slot : str

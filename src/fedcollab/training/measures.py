@@ -20,11 +20,14 @@ from torch import Tensor
 from torch.nn import functional
 
 from fedcollab import metrics
-from fedcollab.silo.rounding import rounded, rounded_shares
+from fedcollab.silo.rounding import added_error, moved_for_decision, rounded, rounded_shares
 from fedcollab.training.outcomes import Outcome
 from fedcollab.wire.silo import Silo
 
 Floats = NDArray[np.float64]
+
+#: how much coarser than a measure the loss of a round is
+COARSE = 4
 
 
 def measure(logits: Tensor, labels: Tensor, silo: Silo, kind: str, asked: NDArray[np.float32]) -> Floats:
@@ -94,7 +97,7 @@ def rounded_errors(errors: Floats, count: int, silo: Silo, kind: str, *asked: ND
         return errors
     least = np.maximum(errors, most_loss(silo) / count)
     found: Floats = np.maximum(rounded(least, least / np.sqrt(2 * count), silo, kind, *asked), 0.0)
-    with_rounding: Floats = found * np.sqrt(4.0 / 3.0)  # rounding to g adds g^2 / 3
+    with_rounding: Floats = found * np.sqrt(1 + added_error(silo) ** 2)
     return with_rounding
 
 
@@ -118,8 +121,7 @@ def rounded_losses(means: Floats, losses: Floats, silo: Silo, kind: str, *asked:
     if not silo.limits.round_measures:
         return means
     losses = capped(losses, silo)
-    count = losses.shape[1]
-    errors = np.maximum(losses.std(axis=1) / np.sqrt(count), most_loss(silo) / count)
+    errors = [_loss_error(each, silo) for each in losses]
     found: Floats = np.maximum(rounded(losses.mean(axis=1), errors, silo, f"{kind} loss", *asked), 0.0)
     return found
 
@@ -143,10 +145,28 @@ def shown_loss(losses: Floats, silo: Silo, asked: NDArray[np.float32]) -> Floats
     array
         The loss, as one value.
     """
-    each, count = capped(losses, silo), len(losses)
-    grid = 4 * max(float(each.std()) / np.sqrt(count), most_loss(silo) / count)
-    found: Floats = np.maximum(rounded(np.array([each.mean()]), grid, silo, "training loss", asked), 0.0)
+    each = capped(losses, silo)
+    found: Floats = np.maximum(
+        rounded([each.mean()], COARSE * _loss_error(each, silo), silo, "training loss", asked), 0
+    )
     return found
+
+
+def judged_loss(losses: Floats, silo: Silo, *asked: NDArray[np.float32]) -> float:
+    """Return the mean loss by which a silo decides whether weights are of any use, as coarse as `shown_loss`.
+
+    Parameters
+    ----------
+    losses, silo, *asked
+        As in `shown_loss`.
+    """
+    each = capped(losses, silo)
+    return moved_for_decision(float(each.mean()), COARSE * _loss_error(each, silo), silo, "judged loss", *asked)
+
+
+def _loss_error(losses: Floats, silo: Silo) -> float:
+    """Return the standard error of a mean loss, or L / n where that is more."""
+    return max(float(losses.std() / np.sqrt(len(losses))), most_loss(silo) / len(losses))
 
 
 def what_diverged(loss: float) -> str:
@@ -233,11 +253,13 @@ def _rounded_comparison(
     """Return counts, mean losses and covariances of models that all differ, rounded; arguments as in `compared`."""
     models = range(len(loss))
     exact = np.diag(right).astype(np.float64)
-    deviation = np.maximum(np.sqrt(np.diag(spread)), most_loss(silo) / np.sqrt(count))
+    least = most_loss(silo) / np.sqrt(count)
+    deviation = np.maximum(np.sqrt(np.diag(spread)), least)
     own = np.array([count * float(rounded_shares(exact[k] / count, count, silo, "right", asked[k])) for k in models])
     errors = deviation / np.sqrt(count)
     means = np.array([float(rounded(loss[k], errors[k], silo, "mean loss", asked[k])) for k in models])
     spreads = np.array([float(rounded(deviation[k], errors[k] / np.sqrt(2), silo, "spread", asked[k])) for k in models])
+    means, spreads = np.maximum(means, 0), np.maximum(spreads, least / 2)
     apart = exact[:, None] - right  # samples that the first gets right and the second does not
     apart = np.maximum(rounded(apart, np.maximum(np.sqrt(apart), 2.0), silo, "apart", *asked), 0)
     shared = own[:, None] - apart
@@ -247,7 +269,7 @@ def _rounded_comparison(
     true = np.maximum(np.sqrt(np.diag(spread)), 1e-150)
     scale = np.outer(true, true)
     unlike = np.triu(np.maximum(np.where(scale > 1e-290, 1 - spread / scale, 1.0), 2.0 / count), 1)
-    unlike = rounded(unlike, unlike / np.sqrt(2 * count), silo, "unlike", *asked)
+    unlike = np.clip(rounded(unlike, unlike / np.sqrt(2 * count), silo, "unlike", *asked), 0, 2)
     covariance = (1 - unlike - unlike.T) * np.outer(spreads, spreads)
-    np.fill_diagonal(covariance, spreads**2)
+    np.fill_diagonal(covariance, spreads**2 * (1 + added_error(silo) ** 2))  # each mean has an error of its own
     return np.round(shared).astype(np.int64), means, covariance

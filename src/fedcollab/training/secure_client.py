@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from fedcollab.secure import member
 from fedcollab.secure.nested import limit_sums
-from fedcollab.silo.rounding import rounded_shares
+from fedcollab.silo.rounding import moved_for_decision, share_errors
 from fedcollab.wire.action import Refused, Release, Step, action, free
 from fedcollab.wire.fields import Positive, Sides, Whole
 from fedcollab.wire.limits import Limits
@@ -201,8 +201,8 @@ def refuse_absurd(message: Message, silo: Silo, losses: NDArray[np.float64]) -> 
     """Refuse to train on from a model that is absurd on the member's held-out rows.
 
     The rule: on more than `SHARE` of the rows the loss is not a number, or more than `ABSURD` times the larger of
-    ln(classes), which guessing has, and the mean loss of the first model of this training. The share is rounded as all
-    measures are, so that a refusal says nothing about single rows.
+    ln(classes), which guessing has, and the mean loss of the first model of this training. The share is moved by
+    its error first, so that a refusal says nothing about single rows.
 
     Parameters
     ----------
@@ -224,7 +224,8 @@ def refuse_absurd(message: Message, silo: Silo, losses: NDArray[np.float64]) -> 
     began = first.setdefault(message["training"], mean if math.isfinite(mean) else 0.0)
     most = ABSURD * max(math.log(len(silo.schema.classes)), began)
     share = float((~(losses <= most)).mean())
-    if float(rounded_shares(share, len(losses), silo, "absurd", message["w"])) > SHARE:
+    error = float(share_errors(share, len(losses)))
+    if moved_for_decision(share, error, silo, "absurd", message["w"]) > SHARE:
         raise Refused(
             f"the model of round {message['round']} has a loss over {ABSURD:g} times that of guessing, or of the first "
             "model, on many of this silo's held-out rows: an update that went into it was absurd (under masks it "

@@ -41,6 +41,8 @@ class Silo:
         Public keys of other silos that its administrator was given, in OpenSSH's format, by name.
     starts : tuple of str
         Digests of the weights from which the approved plan lets a training start, beside those drawn from its seed.
+    coarseness : float
+        How much coarser measures are rounded than at the start of a plan (see `silo.rounding`).
     """
 
     data: ClientData
@@ -51,6 +53,7 @@ class Silo:
     identity: bytes = b""
     partners: Mapping[str, str] = field(default_factory=dict)
     starts: tuple[str, ...] = ()
+    coarseness: float = 1.0
     _rows: ClientData | None = None
     _arrays: tuple[str, Arrays] | None = None
     _features: tuple[str, NDArray[np.float32]] | None = None

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcollab import seeds
-from fedcollab.silo.rounding import rounded, rounded_shares
+from fedcollab.silo.rounding import added_error, rounded, rounded_shares
 from fedcollab.wire.silo import Silo
 
 Floats = NDArray[np.float64]
@@ -81,11 +81,13 @@ def summary(
         variance = np.maximum(variance, 2.0 / count**2)
     variance = rounded(variance, variance * np.sqrt(2.0 / count), silo, "variance", asked)
     if silo.limits.round_measures:
+        variance = np.maximum(variance, 1.0 / count**2)  # an error may be larger than the variance
         draw = seeds.generator(seed, "replicates", silo.secret, hashlib.sha256(asked.tobytes()).hexdigest())
         moved = np.sqrt(variance)[..., None] * draw.standard_normal((*exact.shape, replicates))
     else:
         moved = hits @ weights.T - exact[..., None]
         moved *= np.sqrt((count + 1) / (count - 1))
+    training = training + added_error(silo) ** 2  # that of rounding, in the same units
     moved *= np.sqrt(training)[..., None]
     return {
         "accuracy": accuracy,
