@@ -360,8 +360,8 @@ def _table_schema(
             )
 
     def moments(described: Mapping[str, Message]) -> Moments:
-        values = np.maximum(total(described, "present"), 1)
-        return total(described, "sum") / values, values
+        values = total(described, "present")  # 0 where a client has no value of a column
+        return total(described, "sum") / np.maximum(values, 1), values
 
     described, mean, squares = present.variance(described, moments, spread, {"scale": "features", **common})
     stds = deviation(squares)

@@ -115,7 +115,9 @@ def moved_for_decision(value: float, error: float, silo: Silo, kind: str, *asked
     return value + error * float(2 * draw.random() - 1)
 
 
-def rounded_shares(values: Any, samples: Any, silo: Silo, kind: str, *asked: NDArray[Any] | str) -> Floats:
+def rounded_shares(
+    values: Any, samples: Any, silo: Silo, kind: str, *asked: NDArray[Any] | str, least: int = 2
+) -> Floats:
     """Return shares of samples (accuracies) rounded to their standard errors, within 0 and 1.
 
     Parameters
@@ -126,6 +128,8 @@ def rounded_shares(values: Any, samples: Any, silo: Silo, kind: str, *asked: NDA
         How many samples each is a share of.
     silo, kind, *asked
         As in `rounded`.
+    least : int
+        How many samples a share must not tell apart.
 
     Returns
     -------
@@ -135,11 +139,11 @@ def rounded_shares(values: Any, samples: Any, silo: Silo, kind: str, *asked: NDA
     exact: Floats = np.asarray(values, dtype=np.float64)
     if not silo.limits.round_measures:
         return exact
-    return np.clip(rounded(exact, share_errors(exact, samples), silo, kind, *asked), 0.0, 1.0)
+    return np.clip(rounded(exact, share_errors(exact, samples, least), silo, kind, *asked), 0.0, 1.0)
 
 
-def share_errors(shares: Any, samples: Any) -> Floats:
-    """Return the standard errors of shares of so many samples, at least that of two samples."""
+def share_errors(shares: Any, samples: Any, least: int = 2) -> Floats:
+    """Return the standard errors of shares of so many samples, at least the weight of `least` of them."""
     exact: Floats = np.asarray(shares, dtype=np.float64)
-    errors: Floats = np.maximum(np.sqrt(np.clip(exact * (1 - exact), 0, None) / samples), 2.0 / np.asarray(samples))
+    errors: Floats = np.maximum(np.sqrt(np.clip(exact * (1 - exact), 0, None) / samples), least / np.asarray(samples))
     return errors

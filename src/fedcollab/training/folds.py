@@ -363,7 +363,10 @@ def _halved(part: Part, draw: np.random.Generator) -> Part:
     release=Release.EXACT,
     step=Step.ROUNDS,
     limit=_limit_folds,
-    cost=lambda message, silo: {"rounds": 1, "repeats": _new_division(message, silo)},
+    cost=lambda message, silo: {
+        "rounds" if message["train"] else "models": 1,  # without training, a measure is all that is asked for
+        "repeats": _new_division(message, silo),
+    },
     consistent=impossible_folds,
     stacked=train_folds_stacked,
 )
@@ -653,7 +656,9 @@ def _alone_columns(
     Where measures are rounded, all rounds are moved by the same lot: a mean over rounds tells no more than one of them.
     """
     return [
-        rounded_columns(_columns(kind, None), kind.loss, silo, f"{which} {place}", message["setting"], message["w"])
+        rounded_columns(
+            _columns(kind, None), kind.loss, silo, f"{which} {place}", message["setting"], message["w"], least=2
+        )
         for place, kind in enumerate(kinds)
     ]
 

@@ -26,7 +26,7 @@ from fedcollab.wire.silo import Silo
 
 Floats = NDArray[np.float64]
 
-#: how much coarser than a measure the loss of a round is
+#: how much coarser than a measure the loss of a round is, and how many samples a measure of a round does not tell apart
 COARSE = 4
 
 
@@ -101,8 +101,10 @@ def rounded_errors(errors: Floats, count: int, silo: Silo, kind: str, *asked: ND
     return with_rounding
 
 
-def rounded_losses(means: Floats, losses: Floats, silo: Silo, kind: str, *asked: NDArray[np.float32] | str) -> Floats:
-    """Return mean losses rounded to their standard errors, or to L / n where that is more; at least 0.
+def rounded_losses(
+    means: Floats, losses: Floats, silo: Silo, kind: str, *asked: NDArray[np.float32] | str, least: int = 1
+) -> Floats:
+    """Return mean losses rounded to their standard errors, or to `least` L / n where that is more; at least 0.
 
     Parameters
     ----------
@@ -112,6 +114,8 @@ def rounded_losses(means: Floats, losses: Floats, silo: Silo, kind: str, *asked:
         The losses that each is the mean of, one row for each mean.
     silo, kind, *asked
         As in `silo.rounding.rounded`.
+    least : int
+        How many samples a mean must not tell apart.
 
     Returns
     -------
@@ -121,7 +125,7 @@ def rounded_losses(means: Floats, losses: Floats, silo: Silo, kind: str, *asked:
     if not silo.limits.round_measures:
         return means
     losses = capped(losses, silo)
-    errors = [_loss_error(each, silo) for each in losses]
+    errors = [_loss_error(each, silo, least) for each in losses]
     found: Floats = np.maximum(rounded(losses.mean(axis=1), errors, silo, f"{kind} loss", *asked), 0.0)
     return found
 
@@ -164,9 +168,9 @@ def judged_loss(losses: Floats, silo: Silo, *asked: NDArray[np.float32]) -> floa
     return moved_for_decision(float(each.mean()), COARSE * _loss_error(each, silo), silo, "judged loss", *asked)
 
 
-def _loss_error(losses: Floats, silo: Silo) -> float:
-    """Return the standard error of a mean loss, or L / n where that is more."""
-    return max(float(losses.std() / np.sqrt(len(losses))), most_loss(silo) / len(losses))
+def _loss_error(losses: Floats, silo: Silo, least: int = 1) -> float:
+    """Return the standard error of a mean loss, or `least` L / n where that is more."""
+    return max(float(losses.std() / np.sqrt(len(losses))), least * most_loss(silo) / len(losses))
 
 
 def what_diverged(loss: float) -> str:
@@ -175,7 +179,12 @@ def what_diverged(loss: float) -> str:
 
 
 def rounded_columns(
-    columns: Sequence[float], losses: Floats, silo: Silo, kind: str, *asked: NDArray[np.float32] | str
+    columns: Sequence[float],
+    losses: Floats,
+    silo: Silo,
+    kind: str,
+    *asked: NDArray[np.float32] | str,
+    least: int = COARSE,
 ) -> list[float]:
     """Return what `folds.COLUMNS` names, rounded to what the number of samples can mean.
 
@@ -187,6 +196,8 @@ def rounded_columns(
         The loss of each sample.
     silo, kind, *asked
         As in `silo.rounding.rounded`.
+    least : int
+        How many samples a measure must not tell apart: more than elsewhere, since a plan has many rounds.
 
     Returns
     -------
@@ -196,8 +207,8 @@ def rounded_columns(
     if not silo.limits.round_measures:
         return list(columns)
     loss, accuracy, *errors = columns
-    shown = rounded_losses(np.array([loss]), losses[None], silo, kind, *asked)
-    share = rounded_shares(accuracy, len(losses), silo, f"{kind} accuracy", *asked)
+    shown = rounded_losses(np.array([loss]), losses[None], silo, kind, *asked, least=least)
+    share = rounded_shares(accuracy, len(losses), silo, f"{kind} accuracy", *asked, least=least)
     spread = rounded_errors(np.array(errors), len(losses), silo, f"{kind} errors", *asked)
     return [float(shown[0]), float(share), *spread.tolist()]
 
