@@ -232,8 +232,8 @@ def walked_measures(target: Target) -> Recovered:
     """Begin `train-folds` as honest training does, walk to a step at a threshold, then spend all rounds on measures.
 
     A step of the loss that is as narrow as a guess: each answer says, within its error, whether anyone is above it. The
-    largest and the smallest value of three columns are looked for by probabilistic bisection, each with the whole
-    budget of a day; the attacker even knows the label of the patient.
+    largest value of one column and the smallest of another are looked for by probabilistic bisection, each with the
+    whole budget of a day; the attacker even knows the label of the patient.
     """
     found, chances = 0, []
     tables = target.stranger_tables(500)

@@ -255,7 +255,7 @@ def creeping_trap(target: Target) -> Recovered:
 def patient_bisection(target: Target) -> Recovered:
     """Spend the whole budget of models on one patient: the largest value of a column among the test samples.
 
-    Models that give one class below a threshold and the other above it are asked about five at a time, each time at the
+    Models that give one class below a threshold and the other above it are asked about ten at a time, each time at the
     median of what the attacker believes, and every answer is weighed by its error (probabilistic bisection, Horstein
     1963). The attacker even knows how many samples are right while the threshold is above all values. Tried for the
     largest and the smallest value of three columns, each with the whole budget of a day.
@@ -272,7 +272,7 @@ def patient_bisection(target: Target) -> Recovered:
     return Recovered(found, len(chances), float(np.mean(chances)), target.messages)
 
 
-def _bisect(target: Target, column: int, sign: int, each: int = 5) -> tuple[float, float]:
+def _bisect(target: Target, column: int, sign: int, each: int = 10) -> tuple[float, float]:
     """Return where the attacker believes the largest value of a column (times a sign) to be, and where it is."""
     target.prepare()
     values = sign * target.silo.arrays.x_test[:, column].astype(np.float64)

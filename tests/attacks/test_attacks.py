@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fedcollab.wire.limits import Limits, Privacy
 
 from . import crafted, further, published
-from .target import Attack, Target
+from .target import NAME, Attack, Target
 
 LIMITS = {
     "default": Limits(),
@@ -26,11 +27,20 @@ WITH_NOISE = {
     attack.__name__: attack
     for attack in (published.presence_by_norm, further.fingerprint_oracle, further.other_run_ids)
 }
+#: 2,500 messages: by `make test-slow`; masks do not change measures, and stricter limits only add refusals
+SLOW = {"walked_measures"}
 ATTACKS = {**published.ATTACKS, **further.ATTACKS, **crafted.ATTACKS}
 
 
-@pytest.mark.parametrize("limits", LIMITS)
-@pytest.mark.parametrize("name", sorted(ATTACKS.keys() - {"other_run_ids"}))
+CASES = [
+    pytest.param(name, limits, id=f"{name}-{limits}", marks=pytest.mark.slow if name in SLOW else ())
+    for name in sorted(ATTACKS.keys() - {"other_run_ids"})
+    for limits in LIMITS
+    if name not in SLOW or limits == "default"
+]
+
+
+@pytest.mark.parametrize(("name", "limits"), CASES)
 def test_an_attack_gets_no_more_than_chance(name: str, limits: str, tmp_path: Path) -> None:
     _check(ATTACKS[name], LIMITS[limits], tmp_path)
 
@@ -57,3 +67,19 @@ def test_a_silo_without_these_limits_is_read(tmp_path: Path) -> None:
     for name in ("empty_losses", "replicate_changes", "turned_trap", "cross_thresholds"):
         recovered = ATTACKS[name](Target(tmp_path / name, loose))
         assert recovered.beyond_chance, f"{name}: {recovered}"
+
+
+def test_an_answer_is_the_same_however_much_was_asked_since(tmp_path: Path) -> None:
+    """Two answers to one question with errors of different sizes would give the error away."""
+    target = Target(tmp_path, Limits())
+    target.prepare()
+    models = np.random.default_rng(0).normal(size=(8, 16)).astype(np.float32)
+    question = {"setting": target.setting(), "round": 1, "models": models[:1]}
+    first = target.ask("losses", question)["losses"]
+    for model in models[1:]:
+        target.ask("losses", {**question, "models": model[None]})
+    np.testing.assert_array_equal(target.ask("losses", question)["losses"], first)
+    assert target.guards[NAME].spent(None)["models"] == 8
+    other = target.ask("losses", {**question, "round": 2})["losses"]  # another message: another answer, and it counts
+    assert other[0] != first[0]
+    assert target.guards[NAME].spent(None)["models"] == 9

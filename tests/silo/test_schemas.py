@@ -106,7 +106,11 @@ def test_rounded_measures_are_unbiased_and_the_same_for_the_same_question() -> N
     error = np.sqrt(0.7 * 0.3 / 100)
     assert abs(values.mean() - 0.7) < 4 * error * 0.58 / np.sqrt(2000)
     assert values.std() == pytest.approx(error / np.sqrt(3), rel=0.1)
-    assert np.abs(values - 0.7).max() <= 1.06 * error
+    silo.coarseness = 3.0  # after many questions of a plan
+    coarse = np.array([rounded_shares(0.7, 100, silo, "accuracy", np.array([k])) for k in range(2000)])
+    assert coarse.std() == pytest.approx(3 * error / np.sqrt(3), rel=0.1)
+    assert abs(np.corrcoef(values, coarse)[0, 1]) < 4 / np.sqrt(2000), "two answers with one error would give it away"
+    silo.coarseness = 1.0
     question = np.array([1.0, 2.0])
     again = [rounded([0.5], [0.1], silo, "loss", question)[0] for _ in range(2)]
     assert again[0] == again[1]
