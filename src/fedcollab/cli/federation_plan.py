@@ -30,7 +30,10 @@ Examples:
     help="Of a look: a distance method; may be given several times.  [default: few-round]",
 )
 @click.option(
-    "--candidates", default=0, show_default=True, help="Of a look: candidates that the advice trains on folds."
+    "--candidates",
+    default=0,
+    show_default=True,
+    help="Of a look: candidates that the advice trains on folds; it has 6 at most.",
 )
 @click.option("--model", help="The model's name; a train plan needs it, and a look with candidates.")
 @click.option("--algorithm", default="fedavg", show_default=True, help="The algorithm's name.")

@@ -51,7 +51,7 @@ CANDIDATES = (Step.ADVICE, Step.ROUNDS)
 
 
 class Training(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How a plan trains: every message must ask for exactly this.
+    """How a plan trains: every message must ask for this. Other options of model and algorithm are left open.
 
     Parameters
     ----------
