@@ -134,7 +134,7 @@ def needed_budget(
         updates = sum(ROUNDS[method] * (partners - 1) for method in methods if method in ROUNDS)  # for each pair
         if candidates:
             divisions += 1 + DRAWS
-            models += 2 * DRAWS
+            models += 2 * DRAWS + candidates  # each candidate's last models are measured, and not trained
             updates += (candidates + ROWS - 1) * rounds
         return {"models": models, "repeats": divisions + 1, "rounds": updates, "schemas": 2}
     times = 2 if alone else 1
