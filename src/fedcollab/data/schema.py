@@ -114,13 +114,15 @@ class Schema:
             "encoder": None if self.encoding is None else self.encoding.encoder,
         }
 
-    def apply(self, data: ClientData) -> Arrays:
+    def apply(self, data: ClientData, lot: str | None = None) -> Arrays:
         """Return a client's samples as arrays; a client without a test split holds one out.
 
         Parameters
         ----------
         data : ClientData
             The client.
+        lot : str, optional
+            What the hold-out is drawn from beside the seed (see `split.with_test`).
 
         Returns
         -------
@@ -132,7 +134,7 @@ class Schema:
         InputError
             If the samples do not fit the schema.
         """
-        data = with_test(data, self.test_share, self.seed)
+        data = with_test(data, self.test_share, self.seed, lot)
         return Arrays(
             self.features(data.x),
             self.targets(data.y),

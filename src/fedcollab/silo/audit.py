@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,10 @@ class Entry:
         The reason, unless it was answered.
     digest : str
         SHA-256 of action and message: the same message again has the same.
+    plan, step : str
+        The approved plan that the message belongs to (empty without one), and its step.
+    cost : dict of str to int
+        What the answer took from the plan's budget.
     previous : str
         SHA-256 of the line before.
     """
@@ -67,6 +71,9 @@ class Entry:
     outcome: str
     why: str
     digest: str
+    plan: str = ""
+    step: str = ""
+    cost: dict[str, int] = field(default_factory=dict)
     previous: str = START
 
 

@@ -33,7 +33,7 @@ def training_samples(silo: Silo, share: float, seed: int) -> int:
     """
     if silo.data.y_test is not None:
         return silo.data.quantity
-    return int((~held_out(silo.data, share, seed)).sum())
+    return int((~held_out(silo.data, share, seed, silo.lot)).sum())
 
 
 def objection(silo: Silo, share: float, seed: int, limits: Limits) -> str | None:
@@ -56,9 +56,9 @@ def objection(silo: Silo, share: float, seed: int, limits: Limits) -> str | None
     known = [(float(a), int(b)) for a, b in silo.state.get(STATE, {}).get("known", [])]
     if silo.data.y_test is not None or (share, seed) in known:
         return None
-    held = held_out(silo.data, share, seed)
+    held = held_out(silo.data, share, seed, silo.lot)
     for other in known:
-        differing = int((held != held_out(silo.data, *other)).sum())
+        differing = int((held != held_out(silo.data, *other, silo.lot)).sum())
         if 0 < differing < limits.min_samples:
             return (
                 f"the test split (share {share:g}, seed {seed}) differs by {differing} sample(s) from an earlier one "

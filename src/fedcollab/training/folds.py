@@ -11,6 +11,7 @@ that it had not seen. Later models are compared with it on the same rows: means 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, NotRequired, TypedDict, cast
@@ -26,7 +27,9 @@ from fedcollab import seeds
 from fedcollab.data.schema import Arrays
 from fedcollab.data.split import fold_of
 from fedcollab.errors import InputError
+from fedcollab.training import honest
 from fedcollab.training.averaging import add_means, blend, split_means, use_means
+from fedcollab.training.blur import update_lot
 from fedcollab.training.client import limit_setting, limit_train
 from fedcollab.training.client_side import (
     algorithm_of,
@@ -48,6 +51,7 @@ from fedcollab.training.descend import Local, Setting, descend, gradient, person
 from fedcollab.training.gradient import Dense
 from fedcollab.training.hooks import Algorithm, State
 from fedcollab.training.kept import averaged_keys, first_state, with_own, withhold
+from fedcollab.training.measures import judged_loss, rounded_columns, what_diverged
 from fedcollab.training.models import Network
 from fedcollab.training.outcomes import Outcome, of_logits
 from fedcollab.training.plausible import impossible_alone, impossible_folds
@@ -59,13 +63,16 @@ from fedcollab.training.secure_client import (
     refuse_absurd,
     sent_before,
 )
-from fedcollab.wire.action import Refused, Release, action, require_samples
+from fedcollab.wire.action import Refused, Release, Step, action, require_samples
 from fedcollab.wire.fields import FurtherArrays, Positive, Sides, Whole
 from fedcollab.wire.limits import Limits
 from fedcollab.wire.message import Message
 from fedcollab.wire.silo import Silo
 
 SLOT, ALONE = "folds", "alone"
+TRAINED = "trained-folds"  # where a silo keeps what the next round's weights are compared with
+ALONE_START = "trained-alone"  # nothing is kept there: every training alone starts anew
+DIVISIONS = "divisions"  # where it keeps in which ways it has cut its rows into folds
 MOST_FOLDS, MOST_ROUNDS = 10, 10_000
 #: what is measured on rows that a model has not seen
 COLUMNS = ("loss", "accuracy", "loss_stderr", "accuracy_stderr")
@@ -218,6 +225,7 @@ class Done:
     state: State
     diverged: str = ""
     error: str = ""
+    whole: Tensor | None = None  # the trained weights, with those that stay at the client
 
 
 _parts: WeakKeyDictionary[Arrays, dict[tuple[int, int], list[Part]]] = WeakKeyDictionary()
@@ -248,12 +256,34 @@ def parts_of(silo: Silo, folds: int, seed: int) -> list[Part]:
     return known[folds, seed]
 
 
+def _division(message: Mapping[str, Any]) -> str:
+    """Return in which way a message cuts rows into folds; a setting that cannot be read is refused later."""
+    try:
+        return f"{message['folds']} folds, seed {json.loads(message['setting'])['seed']}"
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return ""
+
+
+def _new_division(message: Mapping[str, Any], silo: Silo) -> int:
+    """Return 1 for a message that cuts a silo's rows into folds in a new way, 0 for one that it has used before."""
+    return int(_division(message) not in silo.state.get(DIVISIONS, {}).get("known", []))
+
+
+def _note_division(message: Mapping[str, Any], silo: Silo) -> None:
+    """Keep in which way a silo's rows were cut into folds."""
+    if _new_division(message, silo):
+        known = silo.state.get(DIVISIONS, {}).get("known", [])
+        silo.state[DIVISIONS] = {"known": [*known, _division(message)]}
+
+
 def _limit_folds(message: FoldsMessage, silo: Silo, limits: Limits) -> None:
     """Refuse what `train` would refuse, and more folds than models or than a silo should keep models for."""
     limit_train({**message, "w": message["w"][0]}, silo, limits)  # type: ignore[typeddict-unknown-key]
     limit_masks(message, silo, limits)  # for every fold's model
     if len(message["w"]) != message["folds"] or message["folds"] > MOST_FOLDS:
         raise Refused(f"`w` has {len(message['w'])} models; expected one for each fold, and at most {MOST_FOLDS}")
+    given = cast(Message, message)
+    honest.check_start(given, silo, Setting(**json.loads(message["setting"])), _slot(given, TRAINED))
 
 
 def train_folds_stacked(messages: Mapping[str, Any], silos: Mapping[str, Silo]) -> dict[str, Message]:
@@ -269,6 +299,8 @@ def train_folds_stacked(messages: Mapping[str, Any], silos: Mapping[str, Silo]) 
     }
     replies |= sent_before({name: message for name, message in messages.items() if not unfit[name]}, silos)
     work = {name: _work(messages[name], silos[name], setting) for name in messages if name not in replies}
+    for name in work:
+        _note_division(messages[name], silos[name])
     for name, folds in _all_folds(work, setting, silos).items():
         replies[name] = _reply(messages[name], silos[name], folds)
     return gather(messages, [replies])
@@ -285,16 +317,17 @@ def train_alone_stacked(messages: Mapping[str, Any], silos: Mapping[str, Silo]) 
         if unfit:
             replies[name] = {"held_out": np.full((1, 1, len(COLUMNS)), np.nan), "unfit": unfit}
         else:
+            _note_division(message, silos[name])
             if message.get("fewer"):
                 draw = seeds.generator(setting.seed, "fewer rows", silos[name].secret)
                 parts = [*parts, *(_halved(part, draw) for part in parts)]
             w = tensor_of(message["w"], silos[name].device)
-            tracks[name] = _Alone(message["rounds"], parts, [w] * len(parts), [None] * len(parts))
+            tracks[name] = _Alone(silos[name], message["rounds"], parts, [w] * len(parts), [None] * len(parts))
     number = 0
     while any(number <= track.rounds for track in tracks.values() if not track.ended):
         number += 1
         running = {name: track for name, track in tracks.items() if not track.ended and number <= track.rounds + 1}
-        work = {name: track.work(name, number, setting) for name, track in running.items()}
+        work = {name: track.work(number, setting) for name, track in running.items()}
         for name, folds in _all_folds(work, setting, silos).items():
             running[name].take(folds, number, setting)
     for name, track in tracks.items():
@@ -308,10 +341,13 @@ def train_alone_stacked(messages: Mapping[str, Any], silos: Mapping[str, Silo]) 
             "loss": np.stack([[kind.loss for kind in kinds] for kinds in outcomes]).astype(np.float32),
             "right": np.stack([[kind.right for kind in kinds] for kinds in outcomes]).astype(np.uint8),
         }
-        replies[name] = {"held_out": np.stack([[_columns(kind, None) for kind in kinds] for kinds in outcomes])}
+        replies[name] = {
+            "held_out": np.stack([_alone_columns(kinds, messages[name], silos[name]) for kinds in outcomes])
+        }
         if messages[name].get("fewer"):
             fewer = [joined([parts[folds:] for parts in kinds]) for kinds in track.outcomes]
-            replies[name]["fewer"] = np.stack([[_columns(kind, None) for kind in kinds] for kinds in fewer])
+            shown = [_alone_columns(kinds, messages[name], silos[name], "fewer") for kinds in fewer]
+            replies[name]["fewer"] = np.stack(shown)
     return gather(messages, [replies])
 
 
@@ -325,7 +361,12 @@ def _halved(part: Part, draw: np.random.Generator) -> Part:
     "train-folds",
     purpose="trained models on a part of the samples and measured them on the rest: weights and one mean loss",
     release=Release.EXACT,
+    step=Step.ROUNDS,
     limit=_limit_folds,
+    cost=lambda message, silo: {
+        "rounds" if message["train"] else "models": 1,  # without training, a measure is all that is asked for
+        "repeats": _new_division(message, silo),
+    },
     consistent=impossible_folds,
     stacked=train_folds_stacked,
 )
@@ -338,6 +379,9 @@ def _limit_alone(message: AloneMessage, silo: Silo, limits: Limits) -> None:
     """Refuse a setting that does not fit, and too few samples; no weights leave, so that it needs no partners."""
     require_samples(len(silo.arrays.y), limits, "a measurement")
     limit_setting(message, silo, limits)
+    setting = Setting(**json.loads(message["setting"]))
+    honest.check_steps(setting, silo)
+    honest.check_start({"round": 1, "w": message["w"], "training": message["training"]}, silo, setting, ALONE_START)
     if message["folds"] > MOST_FOLDS:
         raise Refused(f"`folds` is {message['folds']}; this silo makes at most {MOST_FOLDS}")
 
@@ -346,7 +390,9 @@ def _limit_alone(message: AloneMessage, silo: Silo, limits: Limits) -> None:
     "train-alone",
     purpose="trained models alone on a part of the samples and measured them on the rest: mean losses and accuracies",
     release=Release.EXACT,
+    step=Step.ADVICE,
     limit=_limit_alone,
+    cost=lambda message, silo: {"models": 1 + bool(message.get("fewer")), "repeats": _new_division(message, silo)},
     consistent=impossible_alone,
     stacked=train_alone_stacked,
 )
@@ -359,6 +405,7 @@ def train_alone(message: AloneMessage, silo: Silo) -> AloneReply:
 class _Alone:
     """The fold models of a client that trains alone: the server's part of the rounds, done at the client."""
 
+    silo: Silo
     rounds: int
     parts: list[Part]
     w: list[Tensor]
@@ -367,11 +414,12 @@ class _Alone:
     ended: bool = False
     error: str = ""
 
-    def work(self, name: str, number: int, setting: Setting) -> list[Work]:
+    def work(self, number: int, setting: Setting) -> list[Work]:
         """Return what is to be done in a round: the last one, after which nothing is trained, only measures."""
+        lot = self.silo.lot
         return [
             Work(
-                Local(f"{name}, fold {fold}", part.x, part.y, {"w": w}, {}),
+                Local(f"{lot}, fold {fold}", part.x, part.y, {"w": w}, {}, least=self.silo.limits.min_batch),
                 [w] if not setting.averaging else [w if mean is None else mean, w],
                 w,
                 part,
@@ -416,9 +464,11 @@ def _all_folds(work: Mapping[str, list[Work]], setting: Setting, silos: Mapping[
 
 def _unfit(parts: list[Part], silo: Silo) -> str:
     """Return why a client's folds cannot be used: empty ones, or updates of fewer samples than the silo's limit."""
-    fewest = min(len(part.y) for part in parts)
+    fewest, held = min(len(part.y) for part in parts), min(len(part.y_held) for part in parts)
     if fewest < silo.limits.min_samples:
         return f"a fold leaves {fewest} sample(s) to train on; this silo asks for at least {silo.limits.min_samples}"
+    if held < silo.limits.min_samples:  # the models of two folds differ by the samples of these folds
+        return f"a fold has {held} sample(s); this silo asks for at least {silo.limits.min_samples}"
     return "" if all(len(part.y_held) for part in parts) else "a fold has no samples"
 
 
@@ -439,15 +489,16 @@ def _work(message: Message, silo: Silo, setting: Setting) -> list[Work]:
             arrays = {key: value for key, value in kept.items() if isinstance(value, np.ndarray)}
             state = {key: tensor_of(value, silo.device)[fold] for key, value in arrays.items()}
         state, means = split_means(state)
-        name = f"{silo.name}, fold {fold}"
-        local = Local(name, part.x, part.y, with_own(own, state, setting), state, means)
+        name, least = f"{silo.lot}, fold {fold}", silo.limits.min_batch
+        lot = update_lot(silo, message["setting"], message["round"], fold, message["w"])
+        local = Local(name, part.x, part.y, with_own(own, state, setting), state, means, least, lot)
         measured: list[Tensor | Local] = []
         if message.get("measure", True):
             measured = [local]
             if mean is not None:
                 used = use_means(state, means)
-                averaged = Local(name, part.x, part.y, with_own({**own, "w": mean}, used, setting), used)
-                measured = [averaged, local]
+                blended = with_own({**own, "w": mean}, used, setting)
+                measured = [Local(name, part.x, part.y, blended, used, least=least), local]
             if algorithm.personalises and "alone" in message:
                 measured += [kind.message["w"] for kind in measured if isinstance(kind, Local)]
         work.append(Work(local, measured, own["w"], part, message["round"], message["train"]))
@@ -471,11 +522,12 @@ def _measure_and_train(jobs: Mapping[str, Work], setting: Setting, device: str) 
     except Exception as error:  # as in training: the clients of this stack fail, the others go on
         return {key: Done([], {}, {}, error=line_of(error)) for key in jobs}
     for key, reply, state, loss in zip(trained, replies, states, losses, strict=True):
-        job = jobs[key]
+        job, whole = jobs[key], reply["w"].clone()
         withhold(reply, state, job.sent, setting)
         state = add_means(state, job.local.means, averaged_keys(algorithm, setting), job.number, setting.averaging)
         good = np.isfinite(loss) and all(is_finite(value) for value in (*reply.values(), *state.values()))
-        measured[key] = replace(measured[key], reply=reply, state=state, diverged="" if good else f"loss {loss:g}")
+        diverged = "" if good else what_diverged(float(loss))
+        measured[key] = replace(measured[key], reply=reply, state=state, diverged=diverged, whole=whole)
     return measured
 
 
@@ -528,25 +580,46 @@ def _reply(message: Message, silo: Silo, folds: list[Done]) -> Message:
         return {"error": error}
     alone = _alone(message["alone"], silo) if "alone" in message else None
     kinds = joined([list(kind) for kind in zip(*(fold.outcomes for fold in folds), strict=True)])
-    held_out = np.array([_columns(kind, alone) for kind in kinds]).reshape(-1, len(COLUMNS))
+    exact = [_columns(kind, alone) for kind in kinds]
+    models = [message["mean"], message["w"]] if "mean" in message else [message["w"]]
+    shown = [
+        rounded_columns(columns, kind.loss, silo, f"fold {place}", models[place % len(models)])
+        for place, (columns, kind) in enumerate(zip(exact, kinds, strict=True))
+    ]
+    held_out = np.array(shown).reshape(-1, len(COLUMNS))
     diverged = next((fold.diverged for fold in folds if fold.diverged), "")
     if diverged:
         return {"finite": False, "held_out": held_out, "diverged": diverged}
     if message["last"]:
-        for slot in (_slot(message), f"{_slot(message)}-before"):
+        for slot in (_slot(message), f"{_slot(message)}-before", _slot(message, TRAINED)):
             silo.state.pop(slot, None)
     if not message["train"]:
         return {"finite": True, "held_out": held_out}
-    if "group" in message:
-        refuse_absurd(message, silo, float(held_out[:, 0].max()))
+    if "group" in message and kinds:
+        refuse_absurd(message, silo, np.maximum.reduce([kind.loss for kind in kinds]))
+    replied = arrays_of(_stack([fold.reply for fold in folds]))
+    _check_replies(
+        message, silo, folds, max((judged_loss(kind.loss, silo, message["w"]) for kind in kinds), default=0.0)
+    )
     keep_state(silo, message, arrays_of(_stack([fold.state for fold in folds])), _slot(message))
-    plain = {"finite": True, "held_out": held_out}
-    return masked_reply(message, silo, arrays_of(_stack([fold.reply for fold in folds])), plain)
+    return masked_reply(message, silo, replied, {"finite": True, "held_out": held_out})
 
 
-def _slot(message: Message) -> str:
+def _check_replies(message: Message, silo: Silo, folds: list[Done], loss: float) -> None:
+    """Refuse to send updates from which samples could be read, and keep what the next round is compared with."""
+    setting, slot = Setting(**json.loads(message["setting"])), _slot(message, TRAINED)
+    replied = np.stack([fold.whole.cpu().numpy() for fold in folds if fold.whole is not None])
+    with lend_network(setting, silo.device) as network:
+        given = [
+            honest.check_reply(network, message, replied[place], part.x.cpu(), loss, silo, slot, place)
+            for place, part in enumerate(parts_of(silo, message["folds"], setting.seed))
+        ]
+    honest.note_update(message, silo, replied, given, slot)
+
+
+def _slot(message: Message, first: str = SLOT) -> str:
     """Return the place in a client's state for the fold models of a training: several trainings may run in step."""
-    return slot_of(message, f"{SLOT} {message.get('training', '')}")
+    return slot_of(message, f"{first} {message.get('training', '')}")
 
 
 def joined(kinds: list[list[Outcome]]) -> list[Outcome]:
@@ -573,6 +646,21 @@ def _columns(outcome: Outcome, alone: Outcome | None) -> list[float]:
         return [*measures, np.nan, np.nan]
     changes = (outcome.loss - alone.loss, outcome.right.astype(float) - alone.right)
     return [*measures, *(_stderr(change) for change in changes)]
+
+
+def _alone_columns(
+    kinds: list[Outcome], message: Mapping[str, Any], silo: Silo, which: str = "alone"
+) -> list[list[float]]:
+    """Return what `COLUMNS` names for each kind of model of a client that trained alone for some rounds.
+
+    Where measures are rounded, all rounds are moved by the same lot: a mean over rounds tells no more than one of them.
+    """
+    return [
+        rounded_columns(
+            _columns(kind, None), kind.loss, silo, f"{which} {place}", message["setting"], message["w"], least=2
+        )
+        for place, kind in enumerate(kinds)
+    ]
 
 
 def _stderr(values: NDArray[np.float64]) -> float:

@@ -25,7 +25,7 @@ from fedcollab.distances.sampling.least import least_samples, require
 from fedcollab.distances.sampling.resample import DRAWN
 from fedcollab.distances.sampling.uncertainty import WHOLE, summary
 from fedcollab.silo import privacy
-from fedcollab.wire.action import Release, action, require_size
+from fedcollab.wire.action import Release, Step, action, require_samples, require_size
 from fedcollab.wire.fields import Positive, Sides, Whole
 from fedcollab.wire.limits import Limits
 from fedcollab.wire.silo import Silo
@@ -84,8 +84,10 @@ def _found_columns(message: ValidateMessage, reply: ValidateReply) -> str | None
     "few-moments",
     purpose="gave sums over parts of the data: products of two features each, by label",
     release=Release.NOISED,
+    step=Step.DISTANCES,
     noise=lambda message, silo: message.get("privacy"),
     limit=_limit_moments,
+    cost=lambda message, silo: {"repeats": 1},
 )
 def moments(message: MomentsMessage, silo: Silo) -> MomentsReply:
     """Return M (folds, labels, triangle), the upper triangle of each matrix row by row."""
@@ -108,6 +110,9 @@ def moments(message: MomentsMessage, silo: Silo) -> MomentsReply:
     "few-validate",
     purpose="tested models that tell clients apart: accuracies and their spread",
     release=Release.NOISED,
+    step=Step.DISTANCES,
+    limit=lambda message, silo, limits: require_samples(len(silo.arrays.y), limits, "an accuracy"),
+    cost=lambda message, silo: {"models": len(message["targets"])},
     noise=lambda message, silo: silo.state.get("few", {}).get("privacy"),
     consistent=_found_columns,
 )
@@ -119,7 +124,7 @@ def validate(message: ValidateMessage, silo: Silo) -> ValidateReply:
         accuracy = right.mean(axis=1)
         scale = plan["privacy"]["noise"] * privacy.accuracy_sensitivity(*right.shape)
         return {"found": (accuracy + privacy.noise(scale, accuracy.shape))[:, None]}
-    found = summary(right[:, None], np.full(len(right), WHOLE), message["replicates"], plan["seed"], silo)
+    found = summary(right[:, None], np.full(len(right), WHOLE), message["replicates"], plan["seed"], silo, message["w"])
     columns = [found["accuracy"], found["variance"], found["replicates"][:, 0]]
     return {"found": np.concatenate(columns, axis=1)}
 
@@ -270,4 +275,4 @@ def parts(plan: Mapping[str, Any], silo: Silo) -> list[folding.Ints]:
     """
     label_counts = DRAWN if plan.get("privacy") else plan["label_counts"]
     arrays = silo.arrays
-    return folding.cut(plan["seed"], silo.name, 0, arrays.y, plan["folds"], label_counts, arrays.groups)
+    return folding.cut(plan["seed"], silo.lot, 0, arrays.y, plan["folds"], label_counts, arrays.groups)
