@@ -41,7 +41,7 @@ from fedcollab.wire.silo import Silo
 
 USUAL = make_limits({"preset": "usual"}, ())
 HOW: dict[str, Any] = {"model": "logistic", "rounds": 8, "lr": 0.1, "batch_size": 32}
-TRAINING = Training("logistic", "fedavg", batch_size=32, rounds=8, lr=0.1)
+TRAINING = Training("logistic", "fedavg", batch_size=32, rounds=8, lr=0.1, options={})
 APPROVED = "2026-01-01T00:00:00+00:00"
 
 

@@ -37,7 +37,7 @@ NAMES = "abcdef"
 PARTNERS = dict.fromkeys(NAMES, "")
 BUDGET = {"models": 60, "repeats": 6, "rounds": 30, "schemas": 2}
 LOOK = Plan("study", "look", PARTNERS, BUDGET, methods=("few-round",))
-TRAINING = Training("mlp", "fedavg", batch_size=32, rounds=3, lr=0.1)
+TRAINING = Training("mlp", "fedavg", batch_size=32, rounds=3, lr=0.1, model_options={"widths": [4]}, options={})
 COALITIONS = (("a", "b", "c"), ("d", "e", "f"))
 TRAIN = Plan("study", "train", PARTNERS, BUDGET, training=TRAINING, coalitions=COALITIONS)
 HOW: dict[str, Any] = {"model_options": {"widths": [4]}, "rounds": 2, "lr": 0.1, "batch_size": 32}
@@ -92,6 +92,9 @@ def test_a_train_plan_gives_the_same_models_and_pins_everything(planned: Any, cl
         ({"batch_size": 16}, "the plan's batch size is 32, the message's 16"),
         ({"local_epochs": 2}, "the plan's local epochs is 1, the message's 2"),
         ({"algorithm": "fedprox"}, "the plan's algorithm is fedavg, the message's fedprox"),
+        ({"model_options": {"widths": [40]}}, r"the plan's model options is {'widths': \[4\]}, the message's .*40"),
+        ({"optimizer": "adam"}, "the plan's optimiser is sgd, the message's adam"),
+        ({"weight_decay": 0.5}, "the plan's weight decay is 0, the message's 0.5"),
     ):
         with pytest.raises(Paused, match=why):
             train(runtime, COALITIONS, stopping="none", **{**HOW, **changed})
@@ -148,7 +151,8 @@ def test_every_preset_allows_a_look_with_an_advice_and_a_training_after_it(prese
 def test_where_the_plan_masks_updates_plain_ones_are_refused() -> None:
     masked = Training("mlp", "fedavg", batch_size=32, rounds=3, lr=0.1, secure_aggregation=True)
     plan = Plan("study", "train", PARTNERS, BUDGET, training=masked)
-    setting = {"model": json.dumps({"name": "mlp"}), "algorithm": "fedavg", "batch_size": 32, "epochs": 1, "lr": 0.1}
+    setting = {"model": json.dumps({"name": "mlp", "options": {}}), "algorithm": "fedavg", "options": {}}
+    setting |= {"batch_size": 32, "epochs": 1, "lr": 0.1, "optimizer": "sgd", "weight_decay": 0.0}
     message = {"setting": json.dumps(setting), "round": 1, "w": np.zeros(3), "coalition": list(NAMES)}
     assert "the plan's updates are masked" in str(plan.objection(ACTIONS["train"], message, "a"))
     assert plan.objection(ACTIONS["train"], {**message, "group": "g"}, "a") is None
@@ -284,10 +288,13 @@ def test_the_commands(silo: Any, tmp_path: Path) -> None:
         return done.output
 
     plan = tmp_path / "train.json"
-    how = ("--model", "logistic", "--rounds", 5, "--alone", "--purpose", "to learn")
+    how = ("--model", "logistic", "--rounds", 5, "--alone", "--purpose", "to learn", "--algorithm", "fedprox")
+    how = (*how, "--algorithm-option", "mu=0.2", "--optimizer", "adam")
     run("federation", "plan", tmp_path / "fed", "train", *how, "-o", plan)
     shown = run("silo", "review", plan, "--config", path)
-    assert "model logistic, algorithm fedavg" in shown
+    assert "model logistic, algorithm fedprox" in shown
+    assert "optimiser adam" in shown
+    assert "Options of the algorithm: mu = 0.2." in shown
     assert "This silo has answered nothing so far." in shown
     assert "Approved plan" in run("silo", "approve", plan, "--config", path)
     assert json.loads((tmp_path / "north.approval.json").read_text())["silo"] == "north"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
-from fedcollab import flower
+from fedcollab import flower, training
 from fedcollab.cli import options
 from fedcollab.silo.plans import METHODS, Training
-from fedcollab.training.defaults import BATCH_SIZE, LOCAL_EPOCHS, LR, ROUNDS
 
 
 @click.command(
@@ -35,12 +35,11 @@ Examples:
     show_default=True,
     help="Of a look: candidates that the advice trains on folds; it has 6 at most.",
 )
-@click.option("--model", help="The model's name; a train plan needs it, and a look with candidates.")
-@click.option("--algorithm", default="fedavg", show_default=True, help="The algorithm's name.")
-@click.option("--rounds", default=ROUNDS, show_default=True, help="The most rounds that may be trained.")
-@click.option("--batch-size", default=BATCH_SIZE, show_default=True, help="Samples of a step.")
-@click.option("--lr", default=LR, show_default=True, help="The step size.")
-@click.option("--local-epochs", default=LOCAL_EPOCHS, show_default=True, help="Local epochs of a round.")
+@click.option("--algorithm", default="fedavg", show_default=True, help="Of a train plan: the algorithm's name.")
+@click.option(
+    "--algorithm-option", multiple=True, metavar="KEY=VALUE", help="A setting of it, such as mu=0.1; repeatable."
+)
+@options.how_to_train
 @click.option(
     "--coalitions", type=click.Path(path_type=Path), help="Who trains with whom: a run, or a file of `solve`."
 )
@@ -56,23 +55,20 @@ def plan(
     purpose: str,
     methods: tuple[str, ...],
     candidates: int,
-    model: str | None,
     algorithm: str,
-    rounds: int,
-    batch_size: int,
-    lr: float,
-    local_epochs: int,
     coalitions: Path | None,
     alone: bool,
     secure_aggregation: bool,
     starts: tuple[str, ...],
     out: Path,
     as_json: bool,
+    **how: Any,
 ) -> None:
-    """Write a plan: a `look` at the data and distances, or how to `train`. Silos review and approve it."""
-    training = None
-    if model is not None:
-        training = Training(model, algorithm, batch_size, rounds, lr, local_epochs, secure_aggregation)
+    """Write a plan: a `look` at the data and distances, or how to `train`. Silos review and approve it.
+
+    A look with candidates, and a train plan, say how models are trained: as in `fedcollab train`, by the same options.
+    """
+    trained = _training(kind, algorithm, secure_aggregation, how) if kind == "train" or candidates else None
     groups = options.open_collaboration(coalitions).coalitions if coalitions is not None else []
     made = flower.make_plan(
         flower.FederationFolder.read(folder),
@@ -80,7 +76,7 @@ def plan(
         study=study,
         methods=methods or ("few-round",),
         candidates=candidates,
-        training=training,
+        training=trained,
         coalitions=[[str(name) for name in members] for members in groups],
         starts=starts,
         alone=alone,
@@ -93,3 +89,11 @@ def plan(
     click.echo(f"Plan {made.digest[:12]} ({made.kind} of {made.study!r}) is in {out}. Send it to the silos; each runs:")
     click.echo(f"  fedcollab silo review {out.name}")
     click.echo(f"  fedcollab silo approve {out.name}")
+
+
+def _training(kind: str, algorithm: str, masked: bool, how: dict[str, Any]) -> Training:
+    """Return how models are trained: in a train plan with all options of the algorithm, in a look with any."""
+    model_options = options.take_pairs(how, "model_option")
+    name, chosen = training.make_algorithm(algorithm, options.take_pairs(how, "algorithm_option"))
+    own = None if kind == "look" or name == "own-weights" else chosen.options()
+    return Training(algorithm=name, secure_aggregation=masked, model_options=model_options, options=own, **how)

@@ -51,7 +51,7 @@ CANDIDATES = (Step.ADVICE, Step.ROUNDS)
 
 
 class Training(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How a plan trains: every message must ask for this. Other options of model and algorithm are left open.
+    """How a plan trains: every message must ask for this, and for nothing else.
 
     Parameters
     ----------
@@ -63,6 +63,14 @@ class Training(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         The step size.
     secure_aggregation : bool
         Whether updates must be masked, so that the coordinator sees sums over a coalition alone.
+    model_options : dict
+        The model's options, as in `fedcollab.train`.
+    options : dict or None
+        All options of the algorithm; None leaves them open, as a look does, whose candidates differ in them.
+    optimizer : str
+        What takes a local step, "sgd" or "adam".
+    weight_decay : float
+        By how much weights shrink a step.
     """
 
     model: str
@@ -72,6 +80,10 @@ class Training(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     lr: Above0
     local_epochs: Annotated[int, Meta(ge=1)] = 1
     secure_aggregation: bool = False
+    model_options: dict[str, Any] = {}
+    options: dict[str, Any] | None = None
+    optimizer: str = "sgd"
+    weight_decay: Annotated[float, Meta(ge=0)] = 0.0
 
 
 class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -173,26 +185,37 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             return "the plan trains no model"
         try:
             setting = json.loads(message["setting"])
-            found = (
-                json.loads(setting["model"])["name"],
-                setting["algorithm"],
-                setting["batch_size"],
-                setting["epochs"],
-            )
-            lr = float(setting["lr"])
+            described = json.loads(setting["model"])
+            found = {
+                "model": described["name"],
+                "model options": described["options"],
+                "batch size": setting["batch_size"],
+                "local epochs": setting["epochs"],
+                "optimiser": setting["optimizer"],
+                "algorithm": setting["algorithm"],
+                "algorithm options": setting["options"],
+            }
+            numbers = {"step size": float(setting["lr"]), "weight decay": float(setting["weight_decay"])}
         except (ValueError, TypeError, KeyError, RecursionError):
             return "the setting cannot be read"
-        expected = (wanted.model, wanted.algorithm, wanted.batch_size, wanted.local_epochs)
-        names = ("model", "algorithm", "batch size", "local epochs")
-        for what, here, there in zip(names, found, expected, strict=True):
-            alone = what == "algorithm" and here == "local" and self.comparison_alone
-            candidate = (
-                what == "algorithm" and self.kind == "look"
-            )  # candidates differ in who trains with whom, and how
-            if here != there and not alone and not candidate:
-                return f"the plan's {what} is {there}, the message's {here}"
-        if abs(lr - wanted.lr) > 1e-9 * wanted.lr:
-            return f"the plan's step size is {wanted.lr:g}, the message's {lr:g}"
+        expected = {
+            "model": wanted.model,
+            "model options": wanted.model_options,
+            "batch size": wanted.batch_size,
+            "local epochs": wanted.local_epochs,
+            "optimiser": wanted.optimizer,
+        }
+        alone = found["algorithm"] == "local" and self.comparison_alone
+        if self.kind == "train" and not alone:  # candidates of a look differ in who trains with whom, and how
+            expected["algorithm"] = wanted.algorithm
+            if wanted.options is not None:
+                expected["algorithm options"] = wanted.options
+        for what, there in expected.items():
+            if found[what] != there:
+                return f"the plan's {what} is {there}, the message's {found[what]}"
+        for what, there in (("step size", wanted.lr), ("weight decay", wanted.weight_decay)):
+            if abs(numbers[what] - there) > 1e-9 * there:
+                return f"the plan's {what} is {there:g}, the message's {numbers[what]:g}"
         rounds = message["round"] if "round" in message else message["rounds"]  # one round, or all of them alone
         if rounds > wanted.rounds + 1:
             return f"the plan has {wanted.rounds} rounds"

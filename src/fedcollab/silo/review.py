@@ -76,8 +76,15 @@ def _about_training(plan: Plan) -> list[str]:
         return []
     lines = [
         f"Training: model {training.model}, algorithm {training.algorithm}, batches of {training.batch_size}, "
-        f"step size {training.lr:g}, at most {training.rounds} rounds of {training.local_epochs} local epoch(s)."
+        f"step size {training.lr:g}, optimiser {training.optimizer}, weight decay {training.weight_decay:g}, at most "
+        f"{training.rounds} rounds of {training.local_epochs} local epoch(s)."
     ]
+    told = {"the model": training.model_options, "the algorithm": training.options or {}}
+    for what, options in told.items():
+        if options:
+            lines.append(f"Options of {what}: " + ", ".join(f"{key} = {value}" for key, value in options.items()) + ".")
+    if plan.kind == "train" and training.options is None:
+        lines.append("Options of the algorithm are left open.")
     if plan.coalitions:
         lines.append("Coalitions: " + "; ".join(", ".join(group) for group in plan.coalitions) + ".")
     if training.secure_aggregation:
