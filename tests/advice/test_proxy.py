@@ -189,6 +189,22 @@ def test_clients_of_opposite_rules_are_proposed_as_steady_coalitions_and_like_on
     assert chance is None or chance.noisy > 0.5
 
 
+def test_clients_without_sums_go_where_the_widest_range_of_c_puts_them(make_clients: Make) -> None:
+    """Two large kinds, and a third of small clients that no proxy sees: they are not lumped with a large kind."""
+    clients = make_clients("aaabbb", rows=100)
+    federation = federate(clients)
+    groups = [[client.name for client in clients[:3]], [client.name for client in clients[3:]], ["tiny 1", "tiny 2"]]
+    kind = {name: number for number, members in enumerate(groups) for name in members}
+    names = [*federation.names, "tiny 1", "tiny 2"]
+    matrix = np.array([[0.0 if one == other else 0.02 if kind[one] == kind[other] else 0.8 for one in names]
+                       for other in names])  # fmt: skip
+    quantities = {**dict.fromkeys(federation.names, 100), "tiny 1": 5, "tiny 2": 5}
+    distances = Distances(matrix, tuple(names), np.array(list(quantities.values())), method="given")
+    found = best_partition([distances], [c_path(distances)], Sums.ask(federation, 0), quantities)
+    assert found is not None
+    assert {frozenset(members) for members in found.coalitions} == {frozenset(members) for members in groups}
+
+
 def test_noisy_gains_are_drawn_to_the_mean_and_sure_ones_are_not() -> None:
     names = [f"c{k}" for k in range(6)]
     alone = measured("alone", "fedavg", [0.5] * 6)

@@ -88,7 +88,7 @@ class Guarded(Wire):
         return served.content
 
 
-def same(secure: TrainingResult, plain: TrainingResult) -> None:
+def assert_same(secure: TrainingResult, plain: TrainingResult) -> None:
     """Equal but for rounding: the sum's and that of 32-bit floats, over all rounds."""
     assert secure.rounds == plain.rounds
     assert secure.averaged == plain.averaged
@@ -108,7 +108,7 @@ def test_every_additive_algorithm_equals_plain_training(
     seven: list[ClientData], algorithm: str, runtime: str, way: str
 ) -> None:
     plain = train(seven, TYPES, algorithm, runtime=runtime, **SMALL)
-    same(train(seven, TYPES, algorithm, runtime=runtime, secure_aggregation=way, **SMALL), plain)
+    assert_same(train(seven, TYPES, algorithm, runtime=runtime, secure_aggregation=way, **SMALL), plain)
 
 
 def test_which_algorithms_are_additive() -> None:
@@ -148,7 +148,7 @@ def test_batch_norm_statistics_and_averaging(seven: list[ClientData]) -> None:
     settings = {"model": normed, "rounds": 4, "lr": 0.1, "averaging": 0.8, "stopping": "none"}
     plain = train(seven, TYPES, **settings)
     assert plain.averaged == [True, True]
-    same(train(seven, TYPES, secure_aggregation=True, **settings), plain)
+    assert_same(train(seven, TYPES, secure_aggregation=True, **settings), plain)
 
 
 def test_calls_and_what_crosses_the_line(seven: list[ClientData], tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ def test_calls_and_what_crosses_the_line(seven: list[ClientData], tmp_path: Path
 
 def test_guarded_silos_carry_it_out_and_log_it(seven: list[ClientData], tmp_path: Path) -> None:
     guarded = Guarded(seven, tmp_path)
-    same(train(guarded, TYPES, secure_aggregation=True, **SMALL), train(Wire(seven), TYPES, **SMALL))
+    assert_same(train(guarded, TYPES, secure_aggregation=True, **SMALL), train(Wire(seven), TYPES, **SMALL))
     entries = guarded.guards["a"].log.entries()
     assert {entry["outcome"] for entry in entries} == {"answered"}
     sent = next(entry["sent"] for entry in entries if entry["action"] == "train")
@@ -201,7 +201,7 @@ def test_a_member_that_drops_out_mid_training_is_left_out_of_those_rounds(
         with pytest.warns(FedcollabWarning, match="round 2: client `d` failed"):
             results.append(train(guarded, TYPES, secure_aggregation=secure, **settings))
         assert results[-1].failures == [(2, "d", "no answer")]
-    same(results[1], results[0])
+    assert_same(results[1], results[0])
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def test_too_few_pause_the_training_and_it_goes_on_later(
     with pytest.raises(Paused, match=message):
         train(federation, TYPES, **settings)
     guarded.broken = set()
-    same(train(federation, TYPES, **settings), train(Wire(seven), TYPES, **{**SMALL, "stopping": "none"}))
+    assert_same(train(federation, TYPES, **settings), train(Wire(seven), TYPES, **{**SMALL, "stopping": "none"}))
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -248,7 +248,7 @@ def test_a_killed_training_goes_on_from_its_checkpoint(
     settings = {**SMALL, "secure_aggregation": way, "run_dir": tmp_path, "algorithm": "scaffold", "runtime": runtime}
     with pytest.raises(Killed):
         train(seven, TYPES, callbacks=[Kill()], **settings)  # type: ignore[list-item]
-    same(train(seven, TYPES, **settings), train(seven, TYPES, "scaffold", **SMALL))
+    assert_same(train(seven, TYPES, **settings), train(seven, TYPES, "scaffold", **SMALL))
 
 
 def test_a_member_whose_update_is_not_finite_stops_its_coalition_alone(seven: list[ClientData]) -> None:
@@ -338,7 +338,7 @@ def test_insisting_silos_that_know_each_other_train(seven: list[ClientData], tmp
         guarded._state[name][member.IDENTITY] = pack({"key": np.frombuffer(private, np.uint8), "partners": {}})
         public[name] = keys.public_of(private)
     guarded.partners = {name: {other: public[other] for other in public if other != name} for name in public}
-    same(train(guarded, TYPES, secure_aggregation=True, **SMALL), train(Wire(seven), TYPES, **SMALL))
+    assert_same(train(guarded, TYPES, secure_aggregation=True, **SMALL), train(Wire(seven), TYPES, **SMALL))
     with pytest.raises(Paused, match="differs by d alone from an earlier one"):
         train(federate(guarded).part("abcefg"), [list("abc"), list("efg")], secure_aggregation=True, seed=1, **SMALL)
 
@@ -443,4 +443,4 @@ def test_the_model_is_chosen_under_masks_too(seven: list[ClientData]) -> None:
     for way in WAYS:
         secure = train(seven, TYPES, secure_aggregation=way, **settings)
         assert secure.model["name"] == plain.model["name"]
-        same(secure, plain)
+        assert_same(secure, plain)

@@ -99,12 +99,16 @@ def everyone_and_alone(names: Sequence[str]) -> tuple[list[list[str]], list[list
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """A partition: the held-out error of the proxies, C and distances that it is best for, and `noisy` as in `Plan`."""
+    """A partition: the held-out error of the proxies, C and distances that it is best for, `noisy` as in `Plan`.
+
+    `width` is how wide the range of C is that it is best for, in logarithms.
+    """
 
     error: float
     C: float
     coalitions: list[list[str]]
     distances: Distances
+    width: float
     noisy: float = 1.0
 
 
@@ -112,6 +116,9 @@ def best_partition(
     kinds: Sequence[Distances], paths: Sequence[CPath], sums: Sums, quantities: Mapping[str, int]
 ) -> Partition | None:
     """Return the partition with the lowest held-out error of the proxies, what noise promises being allowed for.
+
+    Clients with too few rows for sums cannot say where they belong: of partitions that differ in these alone, the one
+    is taken that is best for the widest range of C.
 
     Parameters
     ----------
@@ -131,13 +138,18 @@ def best_partition(
     known = {name: quantities[name] for name in sums.names}
     for kind, segment in ((kind, segment) for kind, path in zip(kinds, paths, strict=True) for segment in path):
         coalitions = segment.coalitions
-        key = frozenset(frozenset(members) for members in coalitions)
-        if len(coalitions) in (1, len(quantities)) or key in found or len(known) < 2:
+        if len(coalitions) in (1, len(quantities)) or len(known) < 2:
             continue
         inside = [[name for name in members if name in known] for members in coalitions]
+        key = frozenset(frozenset(members) for members in inside if members)
+        width = float(np.log(segment.c_high / max(segment.c_low, 1e-9)))
+        if key in found:
+            if width > found[key].width:
+                found[key] = replace(found[key], C=segment.C, coalitions=coalitions, distances=kind, width=width)
+            continue
         weights = coalition_weights([members for members in inside if members], known)
         errors = min(sums.held_out(weights, own=own).mean() for own in ((), (-1,)))
-        found[key] = Partition(float(errors), segment.C, coalitions, kind)
+        found[key] = Partition(float(errors), segment.C, coalitions, kind, width)
     if not found:
         return None
     first = sorted(found.values(), key=lambda each: (each.error, len(each.coalitions)))[:SHORTLIST]

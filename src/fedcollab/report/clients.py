@@ -95,7 +95,7 @@ class ClientRow:
         return f"{signed(self.measured.low)} to {signed(self.measured.high)}: {clear}"
 
 
-def steadiness(run: RunContents) -> Stability | None:
+def stability_of(run: RunContents) -> Stability | None:
     """Return how often resampled distances give the same partners.
 
     None where the distances carry no replicates, or where not they but measurements (an advice) decided on partners.

@@ -14,7 +14,7 @@ from markupsafe import Markup
 from fedcollab import __version__
 from fedcollab.report import charts, theme, trained
 from fedcollab.report.answer import answer
-from fedcollab.report.clients import client_rows, steadiness
+from fedcollab.report.clients import client_rows, stability_of
 from fedcollab.report.differences import distance_words, many_clients
 from fedcollab.report.facts import cost_facts, next_commands, setting_facts
 from fedcollab.report.findings import finding_rows, separates
@@ -44,7 +44,7 @@ def render(run: RunContents) -> str:
     template = environment.from_string(_file("page.html"))
     fit = None if run.advice is None else run.advice.bound
     moved = None if run.path is None else slider(run.distances, run.path, run.collaboration, fit)
-    stable = steadiness(run)
+    stable = stability_of(run)
     rows = client_rows(run, stable)
     specs = _specs(run, moved)
     results = _trained(run)
