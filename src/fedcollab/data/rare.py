@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from fedcollab.data.client import ClientData, is_table
+
+_known: WeakKeyDictionary[ClientData, tuple[int, ClientData]] = WeakKeyDictionary()
 
 
 def without_rare(data: ClientData, least: int) -> ClientData:
     """Return a client whose text columns hold no category of fewer than `least` rows: such values are missing.
+
+    The last answer about a client is kept with it: every message to a silo asks.
 
     Parameters
     ----------
@@ -32,6 +37,16 @@ def without_rare(data: ClientData, least: int) -> ClientData:
     """
     if least <= 1 or not is_table(data.x):
         return data
+    if data not in _known or _known[data][0] != least:
+        made = _without_rare(data, least)
+        if made is data:  # nothing to keep alive by itself
+            return data
+        _known[data] = (least, made)
+    return _known[data][1]
+
+
+def _without_rare(data: ClientData, least: int) -> ClientData:
+    """Return what `without_rare` promises, computed."""
     common = {}
     for name in data.x.columns:
         values = data.x[name]

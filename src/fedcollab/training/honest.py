@@ -38,6 +38,8 @@ from fedcollab.wire.message import Message
 from fedcollab.wire.silo import Silo
 
 Floats = NDArray[np.float64]
+#: two columns, the lower left corner of a map, the sides of a cell, and which cells have a row in or beside them
+Map = tuple[tuple[int, int], Floats, Floats, NDArray[np.bool_]]
 
 #: how many times the longest own update the weights may move in a round, and for how many missed rounds
 STRIDE, MISSED = 30.0, 10
@@ -51,6 +53,8 @@ EXPOSED, AT_LEAST = 0.04, 2
 MOST_LOSS = 1.8
 #: pairs of units that are looked at, those nearest to each other first
 PAIRS = 2_000_000
+#: cells of a map of rows, each way
+CELLS = 512
 #: units of the second layer that are looked at
 MOST_OUTGOING = 256
 
@@ -278,46 +282,98 @@ def exposed(
         The positions of the rows that a guess matches best, as many as are beyond those that are matched if the values
         of each column are exchanged between samples, and three standard errors of these.
     """
-    from scipy.spatial import cKDTree  # type: ignore[import-untyped]
-
     inputs, units, after = (*sides, 0)[:3]
     last = inputs * units
+    chosen = np.argsort(-rows.std(axis=0), kind="stable")[:COLUMNS]
+    scale = np.maximum(rows[:, chosen].std(axis=0), 1e-9)
+    own = rows[:, chosen] / scale
 
     def first_layer(of: Floats) -> Floats:
-        return np.concatenate([of[:last].reshape(units, inputs), of[last : last + units, None]], axis=1)
+        """Return, for each unit, the update of the chosen columns' weights, and of its bias."""
+        weights = of[:last].reshape(units, inputs)[:, chosen] / scale
+        return np.concatenate([weights, of[last : last + units, None]], axis=1).T
 
     layer = first_layer(update)
     outgoing = _outgoing(sent, inputs, units, after)
-    chosen = np.argsort(-rows.std(axis=0), kind="stable")[:COLUMNS]
-    guesses = [layer] if before is None else [layer, layer - first_layer(before)]
-    for scaled in (layer, layer / outgoing[:, None]):
-        first, second = _pairs(scaled, sent[last : last + units])
-        guesses.append(scaled[first] - scaled[second])
-    parts = np.concatenate(guesses)
-    size = np.abs(parts[:, -1])
-    parts = parts[size > 1e-6 * max(float(size.max(initial=0.0)), 1e-300)]
-    nothing = np.zeros(0, dtype=np.int64)
-    if not len(parts):
-        return nothing
-    points = parts[:, chosen] / parts[:, -1:]
-    scale = np.maximum(rows[:, chosen].std(axis=0), 1e-9)
+    differences = [layer] if before is None else [layer, layer - first_layer(before)]
+    first, second = _pairs(sent[last : last + units])
+    pairs = [layer, layer / outgoing]
+    sizes = [*(each[-1] for each in differences), *(each[-1][first] - each[-1][second] for each in pairs)]
+    least = 1e-6 * max(max(float(np.abs(size).max(initial=0.0)) for size in sizes), 1e-300)
     draw = seeds.generator(0, "exposed", len(rows))
-    strange = np.stack([draw.permutation(column) for column in rows[:, chosen].T], axis=1)
-    points = points[np.isfinite(points).all(axis=1)] / scale
+    strange = np.stack([draw.permutation(column) for column in own.T], axis=1)
+    maps = _maps(np.concatenate([own, strange]))
+    everyone = np.arange(units)
+    found = [_ratios(each, everyone, None, least, maps) for each in differences]
+    points = np.concatenate([*found, *(_ratios(each, first, second, least, maps) for each in pairs)])
     if not len(points):
-        return nothing
+        return np.zeros(0, dtype=np.int64)
+    from scipy.spatial import cKDTree  # type: ignore[import-untyped]
+
     tree = cKDTree(points, balanced_tree=False, compact_nodes=False)
-    own, other = (
-        tree.query(each / scale, p=np.inf, distance_upper_bound=NEAR)[0] for each in (rows[:, chosen], strange)
-    )
-    hits, chance = int(np.isfinite(own).sum()), int(np.isfinite(other).sum())
+    near, other = (tree.query(each, p=np.inf, distance_upper_bound=NEAR)[0] for each in (own, strange))
+    hits, chance = int(np.isfinite(near).sum()), int(np.isfinite(other).sum())
     beyond = max(0, int(hits - chance - 3 * np.sqrt(chance)))
-    return np.sort(np.argsort(own, kind="stable")[:beyond])
+    return np.sort(np.argsort(near, kind="stable")[:beyond])
 
 
-def _pairs(layer: Floats, bias: Floats) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _maps(rows: Floats) -> list[Map]:
+    """Return maps of where rows are, by two columns: cells of at least `NEAR` that have a row in or beside them."""
+    maps = []
+    for column in range(0, rows.shape[1], 2):
+        columns = (column, min(column + 1, rows.shape[1] - 1))
+        values = rows[:, columns]
+        low = values.min(axis=0)
+        cell = np.maximum(NEAR, (values.max(axis=0) - low) / CELLS)
+        at = ((values - low) / cell).astype(np.int64)
+        taken = np.zeros((CELLS + 3, CELLS + 3), dtype=bool)
+        for right in range(3):
+            for up in range(3):
+                taken[at[:, 0] + right, at[:, 1] + up] = True
+        maps.append((columns, low - cell, cell, taken))
+    return maps
+
+
+def _ratios(
+    layer: Floats, first: NDArray[np.int64], second: NDArray[np.int64] | None, least: float, maps: Sequence[Map]
+) -> Floats:
+    """Return the rows that units, or differences of two, stand for, as far as they lie where rows are.
+
+    Two columns at a time, so that most pairs of units are left out after the first two.
+
+    Parameters
+    ----------
+    layer : array
+        [columns + 1, units]: updates of weights, and of the bias last.
+    first, second : array of int
+        The units, and those to subtract from them, if any.
+    least : float
+        The smallest size of a bias' update (or difference) that counts.
+    maps : sequence
+        From `_maps`.
+    """
+
+    def values(of: Floats) -> Floats:
+        return of[first] if second is None else of[first] - of[second]
+
+    size = values(layer[-1])
+    kept = np.flatnonzero(np.abs(size) > least)
+    first, second, size = first[kept], None if second is None else second[kept], size[kept]
+    points = np.empty((len(layer) - 1, len(kept)))
+    for columns, low, cell, taken in maps:
+        for column in columns:
+            points[column] = values(layer[column]) / size
+        at = (points[list(columns)] - low[:, None]) / cell[:, None]
+        inside = np.flatnonzero(((at >= 0) & (at < CELLS + 3)).all(axis=0))
+        kept = inside[taken[tuple(at[:, inside].astype(np.int64))]]
+        first, second, size = first[kept], None if second is None else second[kept], size[kept]
+        points = points[:, kept]
+    return points.T
+
+
+def _pairs(bias: Floats) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return pairs of units: all of them, or in a wide layer those that follow each other in order of their bias."""
-    units = len(layer)
+    units = len(bias)
     if units * (units - 1) // 2 <= PAIRS:
         first, second = np.triu_indices(units, 1)
         return first, second
