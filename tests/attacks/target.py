@@ -28,7 +28,7 @@ from scipy.stats import binom
 import fedcollab.distances.estimate
 import fedcollab.inspection.profile
 import fedcollab.training.compare_client
-import fedcollab.training.folds  # noqa: F401  (these declare the actions)
+import fedcollab.training.folds_client  # noqa: F401  (these declare the actions)
 from fedcollab.data import ClientData, Schema
 from fedcollab.federation import federate
 from fedcollab.secure import keys, member
