@@ -31,7 +31,7 @@ from fedcollab.wire import Wire
 from fedcollab.wire.action import ACTIONS, SPENDS
 from fedcollab.wire.limits import PRESETS, Limits, make_limits
 
-from .test_guard import Guarded
+from .test_guard import EXACT, Guarded
 
 NAMES = "abcdef"
 PARTNERS = dict.fromkeys(NAMES, "")
@@ -47,8 +47,8 @@ HOW: dict[str, Any] = {"model_options": {"widths": [4]}, "rounds": 2, "lr": 0.1,
 def planned(clients: list[ClientData], tmp_path: Path) -> Any:
     """Return a runtime whose silos require plans and have approved these."""
 
-    def make(*plans: Plan, kind: type[Guarded] = Guarded) -> Guarded:
-        limits = Limits(min_samples=5, min_batch=5, round_measures=False, blur_updates=False, require_plan=True)
+    def make(*plans: Plan, kind: type[Guarded] = Guarded, **limited: Any) -> Guarded:
+        limits = Limits(min_samples=5, min_batch=5, require_plan=True, **limited)
         runtime = kind(clients, tmp_path, limits)
         approved = [Approved(plan, "2026-01-01T00:00:00+00:00") for plan in plans]
         runtime.guards = {
@@ -65,7 +65,7 @@ def test_without_a_plan_nothing_is_served(planned: Any) -> None:
 
 
 def test_a_look_serves_its_method_and_no_training(planned: Any, clients: list[ClientData]) -> None:
-    runtime = planned(LOOK)
+    runtime = planned(LOOK, **EXACT)
     found = estimate_distances(runtime, method="few-round", min_samples=5)
     same = estimate_distances(Wire(clients), method="few-round", min_samples=5)
     np.testing.assert_array_equal(found.raw, same.raw)
@@ -82,7 +82,7 @@ def test_a_look_serves_its_method_and_no_training(planned: Any, clients: list[Cl
 
 
 def test_a_train_plan_gives_the_same_models_and_pins_everything(planned: Any, clients: list[ClientData]) -> None:
-    runtime = planned(LOOK, TRAIN)
+    runtime = planned(LOOK, TRAIN, **EXACT)
     result = train(runtime, COALITIONS, **HOW)
     plain = train(Wire(clients), COALITIONS, **HOW)
     np.testing.assert_array_equal(result.models["last"], plain.models["last"])
