@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,19 @@ def patients(seed: int, count: int = 60, name: str = NAME) -> ClientData:
     return ClientData(name, table, (risk + rng.normal(size=count) > 0).astype(int))
 
 
+@lru_cache(maxsize=1000)
+def _stranger_table(schema: str, place: int) -> Floats:
+    table: Floats = Schema.from_json(schema).features(patients(100 + place).x).astype(np.float64)
+    table.setflags(write=False)
+    return table
+
+
+@lru_cache(maxsize=1)
+def _honest_schema() -> Schema:
+    """Return the schema that the silo and another one agree on."""
+    return federate(Wire([patients(1), patients(2, name="other")])).schema
+
+
 class Target:
     """A silo under its guard, and what the attacker knows: its name, its number of rows, and its answers.
 
@@ -79,8 +93,7 @@ class Target:
     def __init__(self, folder: Path, limits: Limits) -> None:
         self.data, self.limits, self.folder = patients(1), limits, folder
         self.messages, self.refusals = 0, list[str]()
-        honest = federate(Wire([self.data, patients(2, name="other")]))
-        self.schema = honest.schema
+        self.schema = _honest_schema()
         tables = [self.data, *(patients(10 + place, name=name) for place, name in enumerate(PARTNERS))]
         identities = {table.name: keys.draw_identity() for table in tables}
         public = {name: keys.public_of(identity) for name, identity in identities.items()}
@@ -193,7 +206,8 @@ class Target:
 
     def stranger_tables(self, count: int = TABLES) -> list[Floats]:
         """Return so many tables of 60 rows that no silo has."""
-        return [self.schema.features(patients(100 + place).x).astype(np.float64) for place in range(count)]
+        text = self.schema.to_json()
+        return [_stranger_table(text, place) for place in range(count)]
 
 
 @dataclass(frozen=True)

@@ -471,6 +471,37 @@ def test_tampering_shows(log: Audit) -> None:
     assert head not in log.hashes()
 
 
+def test_a_log_that_was_read_is_read_on(log: Audit, one: Silo) -> None:
+    """What is kept of a log is what reading it anew gives, whoever writes to it, and whatever becomes of the file."""
+    guard, since = Guard(log, Limits(min_samples=1)), log.entries()[0]["time"]
+
+    def same() -> int:
+        kept = list(log.since(since))
+        assert kept == list(Audit(log.path).since(since)) == log.entries()[::-1]
+        assert list(log.since("9999")) == []
+        return len(kept)
+
+    count = same()
+    guard.serve("describe", pack(asked("describe")), one, run="8")
+    assert same() == count + 1
+    Guard(Audit(log.path), Limits(min_samples=1)).serve("describe", pack(asked("describe")), one, run="9")
+    assert same() == count + 2
+    whole = log.path.read_bytes()
+    with log.path.open("ab") as file:
+        file.write(b'{"half": ')
+    assert same() == count + 2
+    guard.serve("describe", pack(asked("describe")), one, run="10")
+    assert same() == count + 3
+    log.path.write_bytes(whole[:-1])  # a last line without its end counts
+    assert same() == count + 2
+    log.path.write_bytes(whole.replace(b'"run": "8"', b'"run": "7"'))
+    assert same() == count + 2
+    log.path.write_bytes(b"\n".join(whole.split(b"\n")[:2]) + b"\n\n")
+    assert same() == 2
+    log.path.unlink()
+    assert same() == 0
+
+
 def test_a_line_cut_short_by_a_killed_process(log: Audit, one: Silo) -> None:
     whole = log.path.read_bytes()
     log.path.write_bytes(whole[:-40])
