@@ -66,17 +66,20 @@ def patients(seed: int, count: int = 60, name: str = NAME) -> ClientData:
     return ClientData(name, table, (risk + rng.normal(size=count) > 0).astype(int))
 
 
+Table = Callable[..., ClientData]
+
+
 @lru_cache(maxsize=1000)
-def _stranger_table(schema: str, place: int) -> Floats:
-    table: Floats = Schema.from_json(schema).features(patients(100 + place).x).astype(np.float64)
-    table.setflags(write=False)
-    return table
+def _stranger_table(table: Table, schema: str, place: int) -> Floats:
+    made: Floats = Schema.from_json(schema).features(table(100 + place).x).astype(np.float64)
+    made.setflags(write=False)
+    return made
 
 
-@lru_cache(maxsize=1)
-def _honest_schema() -> Schema:
+@lru_cache(maxsize=10)
+def _honest_schema(table: Table) -> Schema:
     """Return the schema that the silo and another one agree on."""
-    return federate(Wire([patients(1), patients(2, name="other")])).schema
+    return federate(Wire([table(1), table(2, name="other")])).schema
 
 
 class Target:
@@ -88,24 +91,26 @@ class Target:
         For the silo's log.
     limits : Limits
         The silo's limits.
+    table : callable
+        Makes the silo's table from the seed 1, and those of its partners and of strangers from others.
     """
 
-    def __init__(self, folder: Path, limits: Limits) -> None:
-        self.data, self.limits, self.folder = patients(1), limits, folder
+    def __init__(self, folder: Path, limits: Limits, table: Table = patients) -> None:
+        self.data, self.limits, self.folder, self.table = table(1), limits, folder, table
         self.messages, self.refusals = 0, list[str]()
-        self.schema = _honest_schema()
-        tables = [self.data, *(patients(10 + place, name=name) for place, name in enumerate(PARTNERS))]
-        identities = {table.name: keys.draw_identity() for table in tables}
+        self.schema = _honest_schema(table)
+        tables = [self.data, *(table(10 + place, name=name) for place, name in enumerate(PARTNERS))]
+        identities = {data.name: keys.draw_identity() for data in tables}
         public = {name: keys.public_of(identity) for name, identity in identities.items()}
         self.silos = {
-            table.name: Silo(
-                table,
+            data.name: Silo(
+                data,
                 limits=limits,
                 key=KEY,
-                identity=identities[table.name],
-                partners={name: key for name, key in public.items() if name != table.name},
+                identity=identities[data.name],
+                partners={name: key for name, key in public.items() if name != data.name},
             )
-            for table in tables
+            for data in tables
         }
         self.guards = {name: Guard.at(folder / name, limits) for name in self.silos}
         self.silo = self.silos[NAME]
@@ -114,7 +119,7 @@ class Target:
 
     def another_day(self, place: int) -> Target:
         """Return the same silo with its whole budget."""
-        return Target(self.folder / str(place), self.limits)
+        return Target(self.folder / str(place), self.limits, self.table)
 
     def ask(self, action: str, message: Message, run: str = "1", name: str = NAME) -> Message:
         """Return the answer of the silo (or of one of its partners); raise `Refusal` if it gives none."""
@@ -207,7 +212,7 @@ class Target:
     def stranger_tables(self, count: int = TABLES) -> list[Floats]:
         """Return so many tables of 60 rows that no silo has."""
         text = self.schema.to_json()
-        return [_stranger_table(text, place) for place in range(count)]
+        return [_stranger_table(self.table, text, place) for place in range(count)]
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,14 @@ often chance matches as many; less often than once in a thousand times is beyond
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from fedcollab.wire.limits import Limits, Privacy
 
-from . import crafted, further, published
+from . import crafted, differences, further, published
 from .target import NAME, Attack, Target
 
 LIMITS = {
@@ -29,7 +30,7 @@ WITH_NOISE = {
 }
 #: 2,500 messages: by `make test-slow`; masks do not change measures, and stricter limits only add refusals
 SLOW = {"walked_measures"}
-ATTACKS = {**published.ATTACKS, **further.ATTACKS, **crafted.ATTACKS}
+ATTACKS = {**published.ATTACKS, **further.ATTACKS, **crafted.ATTACKS, **differences.ATTACKS}
 
 
 CASES = [
@@ -61,11 +62,13 @@ def _check(attack: Attack, limits: Limits, folder: Path) -> None:
 
 def test_a_silo_without_these_limits_is_read(tmp_path: Path) -> None:
     """The attacks are real: without rounding, errors and checks they get much more than chance."""
-    loose = Limits(
-        round_measures=False, blur_updates=False, check_training=False, updates_for_distances=True, max_rounds=10_000
-    )
-    for name in ("empty_losses", "replicate_changes", "turned_trap", "cross_thresholds"):
-        recovered = ATTACKS[name](Target(tmp_path / name, loose))
+    without: dict[str, Any] = {"round_measures": False, "blur_updates": False, "check_training": False}
+    without |= {"updates_for_distances": True, "max_rounds": 10_000}
+    for name in ("empty_losses", "replicate_changes", "turned_trap", "cross_thresholds", "overflow"):
+        recovered = ATTACKS[name](Target(tmp_path / name, Limits(**without)))
+        assert recovered.beyond_chance, f"{name}: {recovered}"
+    for name in ("lone_values", "sparse_column", "nested_splits"):
+        recovered = ATTACKS[name](Target(tmp_path / name, Limits(min_samples=1, **without)))
         assert recovered.beyond_chance, f"{name}: {recovered}"
 
 

@@ -124,10 +124,12 @@ def ridge_sums(message: SumsMessage, silo: Silo) -> SumsReply:
     """Sum products of features and labels over each fold of a client's training rows."""
     y, classes = silo.arrays.y, len(silo.schema.classes)
     x = silo.arrays.x.reshape(len(y), -1).astype(np.float64)
+    parts = _parts(message, silo)
+    for rows in parts:
+        x[rows] = silo.alike(x[rows], silo.limits.min_samples)
     if x.shape[1] > message["most"]:
         draw = seeds.generator(message["seed"], "projection", x.shape[1])
         x = x @ draw.normal(size=(x.shape[1], message["most"])) / np.sqrt(message["most"])
-    parts = _parts(message, silo)
     z = np.concatenate([x, np.ones((len(y), 1))], axis=1)
     if not parts:
         empty = np.zeros((0, z.shape[1], z.shape[1])), np.zeros((0, z.shape[1], classes)), np.zeros(0, dtype=np.int64)

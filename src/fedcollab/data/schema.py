@@ -103,6 +103,17 @@ class Schema:
         return int(np.prod(self.shape)) if self.encoding is None else self.encoding.width
 
     @property
+    def blocks(self) -> list[list[int]]:
+        """Return the features that stand for each text column, one for each category."""
+        found, start = list[list[int]](), 0
+        for column in self.columns or ():
+            width = 1 if column.categories is None else len(column.categories)
+            if column.categories:
+                found.append(list(range(start, start + width)))
+            start += width + self.missing_indicators
+        return found
+
+    @property
     def settings(self) -> dict[str, Any]:
         """The settings that the clients were prepared with, as far as they do not follow from the data."""
         scale = "features" if self.columns is not None or len(self.mean) > 3 or len(self.shape) == 1 else "channels"

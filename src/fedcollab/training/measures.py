@@ -49,6 +49,8 @@ def measure(logits: Tensor, labels: Tensor, silo: Silo, kind: str, asked: NDArra
     array
         Accuracy, loss, balanced accuracy, AUC, standard error of the loss, number of samples.
     """
+    if silo.limits.round_measures:
+        logits = torch.nan_to_num(logits)
     truth, predicted = labels.cpu().numpy(), logits.argmax(1).cpu().numpy()
     losses = capped(functional.cross_entropy(logits, labels, reduction="none").double().cpu().numpy(), silo)
     count = len(truth)
@@ -72,8 +74,15 @@ def most_loss(silo: Silo) -> float:
 
 
 def capped(losses: Floats, silo: Silo) -> Floats:
-    """Return losses of samples, at most L each where the silo rounds its measures."""
-    return np.minimum(losses, most_loss(silo)) if silo.limits.round_measures else losses
+    """Return losses of samples, at most L each where the silo rounds its measures; L where a loss is not finite.
+
+    A model of huge weights overflows at the samples with the largest values: were the mean not finite, it would tell
+    exactly whether there is one.
+    """
+    if not silo.limits.round_measures:
+        return losses
+    found: Floats = np.where(np.isfinite(losses), np.minimum(losses, most_loss(silo)), most_loss(silo))
+    return found
 
 
 def rounded_errors(errors: Floats, count: int, silo: Silo, kind: str, *asked: NDArray[np.float32] | str) -> Floats:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcollab.data.client import ClientData
-from fedcollab.data.rare import without_rare
+from fedcollab.data.rare import alike_in_sums, without_rare
 from fedcollab.data.schema import Arrays, Schema
 from fedcollab.data.split import with_test
 from fedcollab.errors import InputError
@@ -123,6 +123,21 @@ class Silo:
             rows = x.reshape(len(x), -1) if encoding is None else encoding.apply(x, self.device)
             self._features = (text, rows)
         return self._features[1]
+
+    def alike(self, x: NDArray[np.float64], least: int, *, encoded: bool = False) -> NDArray[np.float64]:
+        """Return rows of this silo whose products can be summed (see `data.rare.alike_in_sums`).
+
+        Parameters
+        ----------
+        x : array
+            The rows that are summed over, as the schema prepares them.
+        least : int
+            The fewest rows that a column may tell apart.
+        encoded : bool
+            Whether they have been through the schema's encoder, if it has one.
+        """
+        schema = self.schema
+        return alike_in_sums(x, [] if encoded and schema.encoding is not None else schema.blocks, least)
 
     def _schema_text(self) -> str:
         if "prepare" not in self.state:

@@ -144,18 +144,17 @@ def fold_moments(plan: Mapping[str, Any], silo: Silo) -> Floats:
     array
         The upper triangle of each matrix, row by row.
     """
-    z, y = lifted(plan, silo), labels(plan, silo)
-    upper = np.triu_indices(z.shape[1])
+    x, y = rows(silo).astype(np.float64), labels(plan, silo)
+    upper = np.triu_indices(min(plan["width"], x.shape[1]) + 1)
     found: Floats = np.zeros((plan["folds"], plan["classes"], len(upper[0])))
+    least = 1 if plan.get("privacy") else least_samples(silo, plan)  # with noise: what is pooled would show the data
     for fold, samples in enumerate(parts(plan, silo)):
         counts = np.bincount(y[samples], minlength=plan["classes"])
-        least = (
-            1 if plan.get("privacy") else least_samples(silo, plan)
-        )  # with noise: what is pooled would show the data
         for group in groups(counts, least):
             chosen = samples[np.isin(y[samples], group)]
             share = counts[group] / len(chosen)
-            found[fold, group] = share[:, None] * (z[chosen].T @ z[chosen])[upper]
+            z = lifted(plan, silo.alike(x[chosen], least, encoded=True))
+            found[fold, group] = share[:, None] * (z.T @ z)[upper]
     return found
 
 
@@ -178,7 +177,7 @@ def hits(plan: Mapping[str, Any], w: Floats, targets: list[int], silo: Silo) -> 
     array
         (pairs, samples), 1 or 0.
     """
-    z, y = lifted(plan, silo), labels(plan, silo)
+    z, y = lifted(plan, rows(silo).astype(np.float64)), labels(plan, silo)
     first = np.array(targets) == 1
     right: Floats = np.empty((len(w), len(y)))
     for fold, samples in enumerate(parts(plan, silo)):
@@ -218,9 +217,9 @@ def groups(counts: NDArray[np.int64], at_least: int) -> list[list[int]]:
     return [[label] for label in alone] + ([pooled] if pooled else [])
 
 
-def lifted(plan: Mapping[str, Any], silo: Silo) -> Floats:
-    """Return x~ = (R x, 1) of every training sample; with privacy, R x / clip, no longer than 1."""
-    x = project(rows(silo).astype(np.float64), plan["width"], plan["seed"])
+def lifted(plan: Mapping[str, Any], x: Floats) -> Floats:
+    """Return x~ = (R x, 1) of samples; with privacy, R x / clip, no longer than 1."""
+    x = project(x, plan["width"], plan["seed"])
     if plan.get("privacy"):
         x = privacy.clipped(x, plan["privacy"]["clip"])
     return np.concatenate([x, np.ones((len(x), 1))], axis=1)
