@@ -6,6 +6,7 @@ often chance matches as many; less often than once in a thousand times is beyond
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from fedcollab.wire.limits import Limits, Privacy
 from . import crafted, differences, further, published
 from .target import NAME, Attack, Target
 
+TESTS = Path(__file__).parents[1]
 LIMITS = {
     "default": Limits(),
     "stricter": Limits(min_samples=20, min_coalition=2),
@@ -86,3 +88,17 @@ def test_an_answer_is_the_same_however_much_was_asked_since(tmp_path: Path) -> N
     other = target.ask("losses", {**question, "round": 2})["losses"]  # another message: another answer, and it counts
     assert other[0] != first[0]
     assert target.guards[NAME].spent(None)["models"] == 9
+
+
+def test_every_promise_names_tests_that_there_are() -> None:
+    """docs/threats.md names an attack in brackets, or a file of tests and how the name of the test begins."""
+    text = (TESTS.parent / "docs" / "threats.md").read_text(encoding="utf-8")
+    promises = text.partition("## Promises")[2].partition("## The attacks")[0]
+    named = re.findall(r"`(?:test_attacks)?\[(\w+)\]`", promises)
+    assert set(named) - {"name"} <= set(ATTACKS)
+    assert set(ATTACKS) <= set(named), "every attack holds a promise"
+    for file, begins in re.findall(r"`(test_\w+): (test_\w+)`", promises):
+        found = [path.read_text(encoding="utf-8") for path in TESTS.rglob(f"{file}.py")]
+        assert any(f"def {begins}" in content for content in found), f"{file}: {begins}"
+    for file in re.findall(r"`(tests/[\w/.]+\.py)", text):
+        assert (TESTS.parent / file).exists(), file

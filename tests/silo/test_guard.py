@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -577,6 +578,21 @@ def test_splits_are_few_and_the_schema_cannot_bring_another(tmp_path: Path) -> N
         assert guard.serve("prepare", pack({"schema": schema.to_json()}), silo).done == served
     own = Silo(ClientData("a", data.x, data.y, data.x[:9], data.y[:9]))
     assert all("quantity" in described(guard, own, 0.2, seed) for seed in range(5))
+
+
+def test_a_split_that_differs_by_one_sample_of_a_label(tmp_path: Path) -> None:
+    """Or of a category: an exchange for other samples is let pass, one sample more or less is not."""
+    x, y = np.random.default_rng(0).normal(size=(240, 2)), np.repeat(np.arange(10), 24)
+    silo, guard = Silo(ClientData("a", x, y)), Guard.at(tmp_path, Limits())
+    for share, seed in ((0.25, 0), (0.25, 1)):
+        assert "quantity" in described(guard, silo, share, seed)
+    why = described(guard, silo, 7 / 24, 0)["refused"]
+    assert "differs by fewer than 10 samples of a label or category from an earlier one (share 0.25, seed 0)" in why
+    assert "quantity" in described(guard, silo, 17 / 24, 0)
+    table = pd.DataFrame({"age": x[:, 0], "ward": np.where(np.arange(240) < 12, "small", "large")})
+    known = Silo(ClientData("a", table, np.zeros(240)))
+    outcomes = [described(guard, known, 0.25, seed) for seed in range(30)]
+    assert sum("of a label or category" in each.get("refused", "") for each in outcomes) > 0
 
 
 def test_noise_is_drawn_once_whoever_asked_for_it(kept: Any) -> None:

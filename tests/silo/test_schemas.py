@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from fedcollab.data import ClientData
-from fedcollab.data.rare import without_rare
+from fedcollab.data.rare import alike_in_sums, without_rare
 from fedcollab.distances.methods.few_round_client import parts
 from fedcollab.federation import federate
 from fedcollab.silo.rounding import rounded, rounded_shares
@@ -126,3 +126,26 @@ def test_a_short_rest_joins_the_batch_before() -> None:
     assert [len(step) for step in plan(33, 16, 1, 0, "train", 1, "a")] == [16, 16, 1]
     assert [len(step) for step in plan(5, 16, 1, 0, "train", 1, "a", least=8)] == [5]
     assert sorted(np.concatenate(plan(33, 16, 1, 0, "train", 1, "a", least=8)).tolist()) == list(range(33))
+
+
+def test_no_column_tells_few_rows_apart() -> None:
+    """Whatever a sum of products is made of: a category, none of them, a value that all others share, an outlier."""
+    rng = np.random.default_rng(0)
+    plain = rng.normal(size=(60, 3))
+    ward = np.zeros((60, 3))
+    ward[np.arange(60), np.arange(60) % 2] = 1
+    ward[:3], ward[:3, 2], ward[3] = 0, 1, 0  # three rows of a third ward, one of none
+    flag, bulk, sparse = np.zeros(60), rng.normal(size=60) * 1e-9, np.zeros(60)
+    flag[5], bulk[6], sparse[10:25], sparse[7] = 1, 1, rng.normal(size=15), 1e9
+    x = np.column_stack([plain, ward, flag, bulk, sparse])
+    found = alike_in_sums(x, [(3, 4, 5)], 10)
+    np.testing.assert_array_equal(found[:, :3], plain)
+    counts = found[:, 3:6].sum(axis=0)
+    assert counts[2] == 0
+    assert counts.sum() == 60
+    assert np.ptp(found[:, 6]) == 0
+    for column in (7, 8):  # no row has most of the column's spread
+        squares = np.square(found[:, column] - np.median(found[:, column]))
+        assert squares.max() < 0.7 * squares.sum()
+    np.testing.assert_array_equal(found[8:, 8], x[8:, 8])
+    assert alike_in_sums(x, [(3, 4, 5)], 1) is x

@@ -24,7 +24,7 @@ from fedcollab.data.client import ClientData, is_table
 
 Floats = NDArray[np.float64]
 #: how many deviations a value may be from what most rows have, in a sum of products
-FAR = 8.0
+FAR = 5.0
 
 _known: WeakKeyDictionary[ClientData, tuple[int, ClientData]] = WeakKeyDictionary()
 
