@@ -145,16 +145,18 @@ def fold_moments(plan: Mapping[str, Any], silo: Silo) -> Floats:
         The upper triangle of each matrix, row by row.
     """
     x, y = rows(silo).astype(np.float64), labels(plan, silo)
-    upper = np.triu_indices(min(plan["width"], x.shape[1]) + 1)
-    found: Floats = np.zeros((plan["folds"], plan["classes"], len(upper[0])))
     least = 1 if plan.get("privacy") else least_samples(silo, plan)  # with noise: what is pooled would show the data
+    summed = []
     for fold, samples in enumerate(parts(plan, silo)):
         counts = np.bincount(y[samples], minlength=plan["classes"])
-        for group in groups(counts, least):
-            chosen = samples[np.isin(y[samples], group)]
-            share = counts[group] / len(chosen)
-            z = lifted(plan, silo.alike(x[chosen], least, encoded=True))
-            found[fold, group] = share[:, None] * (z.T @ z)[upper]
+        summed += [(fold, group, counts[group], samples[np.isin(y[samples], group)]) for group in groups(counts, least)]
+    for *_, chosen in summed:
+        x[chosen] = silo.alike(x[chosen], least, encoded=True)
+    z = lifted(plan, x)
+    upper = np.triu_indices(z.shape[1])
+    found: Floats = np.zeros((plan["folds"], plan["classes"], len(upper[0])))
+    for fold, group, counted, chosen in summed:
+        found[fold, group] = (counted / len(chosen))[:, None] * (z[chosen].T @ z[chosen])[upper]
     return found
 
 
