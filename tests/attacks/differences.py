@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -21,9 +22,9 @@ def records(seed: int, name: str = NAME) -> ClientData:
     One is in a ward of her own, one has an implant, and of one the dose is not known; one more column is known of two
     patients alone.
     """
-    plain, rng = patients(seed, name=name), np.random.default_rng(seed)
+    plain, rng = patients(seed, 120, name), np.random.default_rng(seed)
     count = len(plain.y)
-    ward = np.where(np.arange(count) % 3 == 0, "east", "west").astype(object)
+    ward = np.where(np.arange(count) % 2 == 0, "east", "west").astype(object)
     implant, dose, marker = np.zeros(count), rng.normal(5, 1, count), np.full(count, np.nan)
     ward[20], implant[30], dose[40], marker[:2] = "isolation", 1.0, np.nan, rng.normal(100, 30, 2)
     table = plain.x.assign(dose=dose, implant=implant, marker=marker, ward=ward)
@@ -82,6 +83,61 @@ def _lone_sums(products: np.ndarray, schema: Any) -> list[np.ndarray]:
         (products[places["implant"][0]] - without * products[-1]) / (having - without),
         products[-1] - products[first:last].sum(axis=0),
     ]
+
+
+def hair_apart(target: Target) -> Recovered:
+    """`ridge-sums` under scales that differ by a hair: single values are rounded up in one and not in the other.
+
+    The difference of the two sums is the row whose value was, times one unit in the last place; far from 0 all values
+    have the same.
+    """
+    guesses: list[np.ndarray] = []
+    columns = target.schema.columns
+    assert columns is not None
+    with suppress(Refusal):
+        sums = []
+        for place in range(8):
+            moved = replace(columns[2], mean=columns[2].mean + (20 + place * 6e-8) * columns[2].std)
+            target.prepare(replace(target.schema, columns=(*columns[:2], moved, *columns[3:])))
+            sums.append(target.ask("ridge-sums", {"folds": 2, "most": 9, "seed": 0})["products"][:, 2])
+        for before, after in itertools.pairwise(sums):
+            guesses += [row[:5] / row[5] for row in after - before if abs(row[5]) > 1e-12]
+    guesses = [np.delete(guess, 2) for guess in guesses]  # the column itself is moved as a whole
+    rows, strangers = (np.delete(each, 2, axis=1) for each in (target.rows, target.strangers))
+    hits = int(matches(guesses, rows).sum())
+    return Recovered(hits, len(rows), chance_of(matches(guesses, strangers)), target.messages)
+
+
+def two_schemas(target: Target) -> Recovered:
+    """`few-moments` under a schema with all wards, and under one without the second: who has none is summed elsewhere.
+
+    The sums over the first ward differ by the patient of a rare ward, if she counts among its patients in one of them.
+    """
+    clinic = Target(target.folder / "clinic", target.limits, records)
+    schema = clinic.schema
+    assert schema.columns is not None
+    places = {column.name: place for place, (column) in enumerate(schema.columns)}
+    ward = schema.columns[places["ward"]]
+    sums = []
+    with suppress(Refusal):
+        for kept in (ward.categories, ("west",), ("east",)):
+            assert kept is not None
+            columns = tuple(replace(c, categories=kept) if c.name == "ward" else c for c in schema.columns)
+            width = len(columns) - 1 + len(kept)
+            clinic.prepare(replace(schema, columns=columns, shape=(width,)))
+            plan = {"seed": 0, "width": 99, "folds": 2, "classes": 1, "min_samples": 1, "label_counts": "drawn"}
+            for triangle in clinic.ask("few-moments", plan)["m"].astype(np.float64)[:, 0]:
+                upper = np.zeros((width + 1, width + 1))
+                upper[np.triu_indices(width + 1)] = triangle
+                both, start = upper + np.triu(upper, 1).T, places["ward"]
+                one_of = [both[start + place] for place in range(len(kept))]
+                sums += [np.append(each[:MEASURED], each[-1]) for each in (*one_of, both[-1] - sum(one_of))]
+    apart = [a - b for a, b in itertools.permutations(sums, 2) if abs(abs(a[-1] - b[-1]) - 1) < 0.01]
+    guesses = [each[:MEASURED] / each[-1] for each in apart]
+    patient = schema.features(clinic.data.x.iloc[[20]])[:, :MEASURED].astype(np.float64)
+    strangers = np.concatenate(clinic.stranger_tables())[:, :MEASURED]
+    target.messages += clinic.messages
+    return Recovered(int(matches(guesses, patient).sum()), 1, chance_of(matches(guesses, strangers)), target.messages)
 
 
 def sparse_column(target: Target) -> Recovered:
@@ -153,4 +209,6 @@ def overflow(target: Target) -> Recovered:
     return Recovered(found, len(chances), float(np.mean(chances)), target.messages)
 
 
-ATTACKS = {attack.__name__: attack for attack in (lone_values, sparse_column, nested_splits, overflow)}
+ATTACKS = {
+    attack.__name__: attack for attack in (lone_values, two_schemas, hair_apart, sparse_column, nested_splits, overflow)
+}

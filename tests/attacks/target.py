@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 from scipy.stats import binom
 
+import fedcollab.advice.sums
 import fedcollab.distances.estimate
 import fedcollab.inspection.profile
 import fedcollab.training.compare_client

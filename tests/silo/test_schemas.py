@@ -138,7 +138,8 @@ def test_no_column_tells_few_rows_apart() -> None:
     flag, bulk, sparse = np.zeros(60), rng.normal(size=60) * 1e-9, np.zeros(60)
     flag[5], bulk[6], sparse[10:25], sparse[7] = 1, 1, rng.normal(size=15), 1e9
     x = np.column_stack([plain, ward, flag, bulk, sparse])
-    found = alike_in_sums(x, [(3, 4, 5)], 10)
+    codes = np.where(ward.any(axis=1), ward.argmax(axis=1), -1)[:, None]
+    found = alike_in_sums(x, [(3, 4, 5)], codes, 10)
     np.testing.assert_array_equal(found[:, :3], plain)
     counts = found[:, 3:6].sum(axis=0)
     assert counts[2] == 0
@@ -148,4 +149,6 @@ def test_no_column_tells_few_rows_apart() -> None:
         squares = np.square(found[:, column] - np.median(found[:, column]))
         assert squares.max() < 0.7 * squares.sum()
     np.testing.assert_array_equal(found[8:, 8], x[8:, 8])
-    assert alike_in_sums(x, [(3, 4, 5)], 1) is x
+    assert alike_in_sums(x, [(3, 4, 5)], codes, 1) is x
+    narrower = alike_in_sums(np.delete(x, 4, axis=1), [(3, 4)], codes, 10)  # a schema without the second ward
+    np.testing.assert_array_equal(narrower[:, 3], found[:, 3])

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcollab import seeds
+from fedcollab.data.rare import rounded_sums
 from fedcollab.data.split import fold_of
 from fedcollab.distances.methods.few_round_client import groups
 from fedcollab.wire.action import Refused, Release, Step, action, require_samples, require_size
@@ -104,7 +105,7 @@ def _impossible(message: SumsMessage, reply: SumsReply) -> str | None:
     if not np.allclose(products, products.transpose(0, 2, 1)) or not np.allclose(products[:, -1, -1], rows):
         return "`products` are not symmetric, or do not count the rows"
     least = np.linalg.eigvalsh(products).min(axis=1)
-    if (least < -1e-6 * np.abs(products).max(axis=(1, 2))).any():
+    if (least < -1e-4 * np.abs(products).max(axis=(1, 2))).any():
         return "`products` are no sums of squares"
     if (labelled[:, -1] < -1e-9).any() or not np.allclose(labelled[:, -1].sum(axis=1), rows):
         return "`labelled` do not count the rows' labels"
@@ -126,7 +127,7 @@ def ridge_sums(message: SumsMessage, silo: Silo) -> SumsReply:
     x = silo.arrays.x.reshape(len(y), -1).astype(np.float64)
     parts = _parts(message, silo)
     for rows in parts:
-        x[rows] = silo.alike(x[rows], silo.limits.min_samples)
+        x[rows] = silo.alike(x, rows, silo.limits.min_samples)
     if x.shape[1] > message["most"]:
         draw = seeds.generator(message["seed"], "projection", x.shape[1])
         x = x @ draw.normal(size=(x.shape[1], message["most"])) / np.sqrt(message["most"])
@@ -136,7 +137,7 @@ def ridge_sums(message: SumsMessage, silo: Silo) -> SumsReply:
         few = f"{len(y)} training sample(s) are too few for two folds"
         return {"products": empty[0], "labelled": empty[1], "rows": empty[2], "unfit": few}
     return {
-        "products": np.stack([z[rows].T @ z[rows] for rows in parts]),
+        "products": np.stack([rounded_sums(z[rows].T @ z[rows], silo.limits.min_samples) for rows in parts]),
         "labelled": np.stack([_labelled(z[rows], y[rows], classes, silo.limits.min_samples) for rows in parts]),
         "rows": np.array([len(rows) for rows in parts]),
     }

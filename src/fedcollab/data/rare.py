@@ -7,7 +7,9 @@
                                                   (`alike_in_sums`)
 
 The last is needed since a sum of products with a column that is 1 for one row and 0 for the others is that row, and so
-is the sum over all rows less those of all categories, if one row has none of them.
+is the sum over all rows less those of all categories, if one row has none of them. What counts are the categories that
+the silo has, not those of a schema: else two schemas would give two sums that differ by the rows of a rare one. For the
+same reason sums are rounded (`rounded_sums`): two scales that differ by a hair round single values up or down.
 """
 
 from __future__ import annotations
@@ -25,6 +27,8 @@ from fedcollab.data.client import ClientData, is_table
 Floats = NDArray[np.float64]
 #: how many deviations a value may be from what most rows have, in a sum of products
 FAR = 5.0
+#: to what share of the lengths of two columns a sum of their products is rounded, up to the next power of ten
+STEP = 2e-7
 
 _known: WeakKeyDictionary[ClientData, tuple[int, ClientData]] = WeakKeyDictionary()
 
@@ -85,7 +89,7 @@ def _without_rare(data: ClientData, least: int) -> ClientData:
     return replace(data, x=masked(data.x), x_test=masked(data.x_test)) if common or sparse else data
 
 
-def alike_in_sums(x: Floats, blocks: Sequence[Sequence[int]], least: int) -> Floats:
+def alike_in_sums(x: Floats, blocks: Sequence[Sequence[int]], codes: NDArray[np.int64], least: int) -> Floats:
     """Return rows whose products can be summed: no column tells fewer than `least` of them apart from the others.
 
     Parameters
@@ -94,6 +98,8 @@ def alike_in_sums(x: Floats, blocks: Sequence[Sequence[int]], least: int) -> Flo
         The rows that are summed over.
     blocks : sequence of sequence of int
         The columns of each text column: one for each category, 1 where a row has it (`Schema.blocks`).
+    codes : array of int
+        The category that each row has in each text column, whether the schema has it or not; -1 for none.
     least : int
         The fewest rows; 1 changes nothing.
 
@@ -107,17 +113,17 @@ def alike_in_sums(x: Floats, blocks: Sequence[Sequence[int]], least: int) -> Flo
     Examples
     --------
     >>> x = np.array([[1.0, 0.0, 3.0], [1.0, 0.0, 4.0], [1.0, 0.0, 5.0], [0.0, 0.0, 6.0]])
-    >>> alike_in_sums(x, [(0, 1)], 2)[3].tolist()
+    >>> alike_in_sums(x, [(0, 1)], np.array([[0], [0], [0], [-1]]), 2)[3].tolist()
     [1.0, 0.0, 6.0]
     """
     if least <= 1 or not len(x):
         return x
     x = x.copy()
-    for block in blocks:
-        values, code, counts = np.unique(x[:, block], axis=0, return_inverse=True, return_counts=True)
+    for block, column in zip(blocks, codes.T, strict=True):
+        _, first, code, counts = np.unique(column, return_index=True, return_inverse=True, return_counts=True)
         most = int(counts.argmax())
         rare = np.flatnonzero((counts < least)[code.reshape(-1)])
-        x[rare[:, None], block] = values[most] if counts[most] >= least else 0.0
+        x[rare[:, None], block] = x[first[most], block] if counts[most] >= least else 0.0
     inside = {column for block in blocks for column in block}
     centred = x - x.mean(axis=0)
     squares = np.square(centred)
@@ -126,6 +132,32 @@ def alike_in_sums(x: Floats, blocks: Sequence[Sequence[int]], least: int) -> Flo
         if int(column) not in inside:
             x[:, column] = _alike(x[:, column], least)
     return x
+
+
+def rounded_sums(products: Floats, least: int) -> Floats:
+    """Return a matrix of sums of products rounded to `STEP` of the lengths of the two columns.
+
+    Values are single-precision numbers: a scale that differs by less than they can tell moves some of them up and
+    others not, and in exact sums the difference would be the rows that were moved.
+
+    Parameters
+    ----------
+    products : array
+        Z^T Z, or several of them.
+    least : int
+        The silo's fewest rows; 1 rounds nothing.
+
+    Examples
+    --------
+    >>> rounded_sums(np.array([[4.0, 1.0 + 1e-9], [1.0 + 1e-9, 9.0]]), 10).tolist()
+    [[4.0, 1.0], [1.0, 9.0]]
+    """
+    if least <= 1:
+        return products
+    lengths = np.sqrt(np.clip(np.diagonal(products, axis1=-2, axis2=-1), 0, None))
+    step = 10.0 ** np.ceil(np.log10(np.maximum(STEP * lengths[..., :, None] * lengths[..., None, :], 1e-300)))
+    found: Floats = np.round(products / step) * step
+    return found
 
 
 def _alike(values: Floats, least: int) -> Floats:

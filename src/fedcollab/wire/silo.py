@@ -57,6 +57,7 @@ class Silo:
     _rows: ClientData | None = None
     _arrays: tuple[str, Arrays] | None = None
     _features: tuple[str, NDArray[np.float32]] | None = None
+    _categories: tuple[str, NDArray[np.int64]] | None = None
 
     @property
     def name(self) -> str:
@@ -124,22 +125,37 @@ class Silo:
             self._features = (text, rows)
         return self._features[1]
 
-    def alike(self, x: NDArray[np.float64], least: int, *, encoded: bool = False) -> NDArray[np.float64]:
-        """Return rows of this silo whose products can be summed (see `data.rare.alike_in_sums`).
+    def alike(self, x: NDArray[np.float64], chosen: NDArray[np.int64], least: int) -> NDArray[np.float64]:
+        """Return training samples whose products can be summed (see `data.rare.alike_in_sums`).
 
         Parameters
         ----------
         x : array
-            The rows that are summed over, as the schema prepares them.
+            All training samples, one row each: as the schema prepares them, or through its encoder.
+        chosen : array of int
+            Those that are summed over.
         least : int
             The fewest rows that a column may tell apart.
-        encoded : bool
-            Whether they have been through the schema's encoder, if it has one.
         """
         if least <= 1:
-            return x
-        schema = self.schema
-        return alike_in_sums(x, [] if encoded and schema.encoding is not None else schema.blocks, least)
+            return x[chosen]
+        blocks = self.schema.blocks if self.schema.encoding is None else []
+        return alike_in_sums(x[chosen], blocks, self._codes()[chosen][:, : len(blocks)], least)
+
+    def _codes(self) -> NDArray[np.int64]:
+        """Return the category of each training sample in each text column of the schema; -1 for none."""
+        text = self._schema_text()
+        if self._categories is None or self._categories[0] != text:
+            schema = Schema.from_json(text)
+            table = with_test(self.rows, schema.test_share, schema.seed, self.lot).x
+            found = [np.zeros((len(table), 0), dtype=np.int64)]
+            for column in schema.columns or ():
+                if column.categories:
+                    values = table[column.name]
+                    code = np.unique(values.astype(str).to_numpy(dtype=str), return_inverse=True)[1].reshape(-1)
+                    found.append(np.where(values.isna().to_numpy(), -1, code)[:, None])
+            self._categories = (text, np.concatenate(found, axis=1))
+        return self._categories[1]
 
     def _schema_text(self) -> str:
         if "prepare" not in self.state:

@@ -19,6 +19,7 @@ from msgspec import Meta
 from numpy.typing import NDArray
 
 from fedcollab import seeds
+from fedcollab.data.rare import rounded_sums
 from fedcollab.distances.methods.cross_client import Classes, Folds, Replicates, Side, rows
 from fedcollab.distances.sampling import folds as folding
 from fedcollab.distances.sampling.least import least_samples, require
@@ -151,12 +152,12 @@ def fold_moments(plan: Mapping[str, Any], silo: Silo) -> Floats:
         counts = np.bincount(y[samples], minlength=plan["classes"])
         summed += [(fold, group, counts[group], samples[np.isin(y[samples], group)]) for group in groups(counts, least)]
     for *_, chosen in summed:
-        x[chosen] = silo.alike(x[chosen], least, encoded=True)
+        x[chosen] = silo.alike(x, chosen, least)
     z = lifted(plan, x)
     upper = np.triu_indices(z.shape[1])
     found: Floats = np.zeros((plan["folds"], plan["classes"], len(upper[0])))
     for fold, group, counted, chosen in summed:
-        found[fold, group] = (counted / len(chosen))[:, None] * (z[chosen].T @ z[chosen])[upper]
+        found[fold, group] = (counted / len(chosen))[:, None] * rounded_sums(z[chosen].T @ z[chosen], least)[upper]
     return found
 
 
