@@ -69,7 +69,7 @@ def test_a_silo_without_these_limits_is_read(tmp_path: Path) -> None:
     for name in ("empty_losses", "replicate_changes", "turned_trap", "cross_thresholds", "overflow"):
         recovered = ATTACKS[name](Target(tmp_path / name, Limits(**without)))
         assert recovered.beyond_chance, f"{name}: {recovered}"
-    for name in ("lone_values", "sparse_column", "nested_splits"):
+    for name in ("lone_values", "two_schemas", "hair_apart", "sparse_column", "nested_splits"):
         recovered = ATTACKS[name](Target(tmp_path / name, Limits(min_samples=1, **without)))
         assert recovered.beyond_chance, f"{name}: {recovered}"
 
