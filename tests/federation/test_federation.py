@@ -111,7 +111,7 @@ def test_flower_carries_what_wire_carries(running: Running) -> None:
 
 
 def test_the_advice_is_that_of_wire_and_costs_the_rounds_of_one_training(running: Running) -> None:
-    wire = Wire(running.clients)
+    wire = Wire(running.clients, keys=running.keys())
     wire.few_rounds = True  # type: ignore[misc]  # propose from the same distances
     with connect_federation(running.folder) as flower:
         there, here = (federate(each, seed=3) for each in (flower, wire))
