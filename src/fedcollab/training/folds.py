@@ -153,10 +153,13 @@ def all_folds(work: Mapping[str, list[Work]], setting: Setting, silos: Mapping[s
     steps = {key: steps_of(len(job.local.y), setting) for key, job in jobs.items()}
     device = next(iter(silos.values())).device
 
-    def stack(keys: list[str]) -> dict[str, Done]:
+    def one(key: str) -> dict[str, Done]:
+        return _measure_and_train({key: jobs[key]}, setting, device)
+
+    def stack(keys: list[str]) -> dict[str, Done]:  # does not call itself: that would keep every round's weights alive
         done = _measure_and_train({key: jobs[key] for key in keys}, setting, device)
         if len(keys) > 1 and any(result.error for result in done.values()):  # only the client at fault is lost
-            done = {key: stack([key])[key] for key in keys}
+            done = {key: one(key)[key] for key in keys}
         return done
 
     done = {key: result for results in in_stacks(stack, steps, setting, device) for key, result in results.items()}
