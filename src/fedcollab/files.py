@@ -39,7 +39,7 @@ _ZEROS = "0" * 64
 _STAMP = re.compile(rf'"{CHECKSUM}": "([0-9a-f]{{64}})"')
 
 
-def write_bytes(path: str | Path, content: bytes) -> None:
+def write_bytes(path: str | Path, content: bytes, *, private: bool = False) -> None:
     """Write a file atomically: a reader sees the old content or the new one, never half of it.
 
     The content is on the disk before the file gets its name, and the name before this returns: a power cut does no harm
@@ -51,6 +51,8 @@ def write_bytes(path: str | Path, content: bytes) -> None:
         The file; folders that are missing are made.
     content : bytes
         What to write.
+    private : bool
+        Whether only its owner may read and write the file (0600): models and what training keeps remember samples.
 
     Raises
     ------
@@ -71,7 +73,7 @@ def write_bytes(path: str | Path, content: bytes) -> None:
             os.fsync(file.fileno())
             umask = os.umask(0)
             os.umask(umask)
-            os.chmod(temporary, 0o666 & ~umask)
+            os.chmod(temporary, (0o600 if private else 0o666) & ~umask)
             if fcntl:  # while it is locked: nobody takes it for a dead writer's
                 os.replace(temporary, path)
         if not fcntl:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fedcollab.advice.candidates import Plan, best_partition
-from fedcollab.advice.decide import CATCH_UP, decide
+from fedcollab.advice.decide import CATCH_UP, INFLATION, decide
 from fedcollab.advice.fit import BoundFit, fit_bound
 from fedcollab.advice.pilot import Measured, clearly_behind
 from fedcollab.advice.proxy import FOLDS, STRENGTHS, Sums, coalition_weights
@@ -230,15 +230,25 @@ def test_a_client_that_could_not_be_measured_gets_the_gain_of_the_others_and_a_w
 
 def test_what_training_alone_wins_with_more_rows_is_taken_off_every_gain() -> None:
     names = [f"c{k}" for k in range(6)]
-    everyone = measured("together", "fedavg", [0.45] * 6)
+    everyone = measured("together", "fedavg", [0.45] * 6, 0.06)
     alone = replace(measured("alone", "fedavg", [0.5] * 6), fewer={"c0": np.array([0.6, 0.7, np.nan, np.nan])})
     found = decide([alone, everyone], [np.eye(6)] * 2, names, dict.fromkeys(names, 100), np.zeros((6, 6)))
     assert found.loss[1].mean.mean == pytest.approx(0.05 - CATCH_UP * 0.1)
-    assert found.accuracy[1].mean.mean == pytest.approx(-CATCH_UP * 0.1)
+    assert found.accuracy[1].mean.mean == pytest.approx(-INFLATION * 0.01 / np.sqrt(6))  # its limit: one standard error
     assert found.chosen == 1
     steep = replace(alone, fewer={"c0": np.array([0.8, 0.7, np.nan, np.nan])})
     assert choose(steep, everyone) == 0
     assert choose(replace(alone, fewer={"c0": np.array([0.4, 0.9, np.nan, np.nan])}), everyone) == 1  # noise: no bonus
+
+
+def test_half_of_a_clear_gain_is_left_however_much_one_tiny_client_wins_with_more_rows() -> None:
+    names = [f"c{k}" for k in range(6)]
+    everyone = measured("together", "fedavg", [0.45] * 6, 0.01)
+    alone = replace(measured("alone", "fedavg", [0.5] * 6), fewer={"c0": np.array([2.0, 0.7, np.nan, np.nan])})
+    found = decide([alone, everyone], [np.eye(6)] * 2, names, dict.fromkeys(names, 100), np.zeros((6, 6)))
+    error = INFLATION * 0.01 / np.sqrt(6)
+    assert found.loss[1].mean.mean == pytest.approx((0.05 - 2 * error) / 2)
+    assert found.chosen == 1
 
 
 def test_small_clients_are_told_wider_intervals() -> None:

@@ -152,7 +152,7 @@ def test_the_variance_of_groups_by_hand() -> None:
     data = ClientData("a", np.zeros((5, 1)), [0, 1, 0, 1, 0], [[0.0]], [0], groups=[0, 0, 1, 1, 2])
     silo = federate(Vectorised([data, ClientData("b", np.ones((5, 1)), [0, 1, 0, 1, 0])])).runtime.silos["a"]
     hits = np.array([[[1.0, 1, 0, 0, 1]]])
-    found = summary(hits, np.ones(1), 200, 0, silo)
+    found = summary(hits, np.ones(1), 200, 0, silo, hits)
     assert found["variance"][0, 0] == pytest.approx(1.5 * 2.24 / 25 + 1 / (12 * 16))
     assert found["accuracy"][0, 0] == 0.6
 
@@ -170,5 +170,5 @@ def test_folds_that_choose_the_number_of_rounds_keep_groups_together() -> None:
 
 
 def test_one_group_cannot_be_held_out() -> None:
-    with pytest.raises(InputError, match="client `a` has one group of samples"):
+    with pytest.raises(InputError, match="all samples of a client are of one group"):
         folding.cut(0, "a", 0, np.zeros(9, dtype=np.int64), 3, "drawn", np.zeros(9, dtype=np.int64))

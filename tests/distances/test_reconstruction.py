@@ -113,8 +113,8 @@ def test_replicates_cannot_be_repeated_by_the_server() -> None:
     federation = federate([made("a", 14), made("b", 14)])
     assert isinstance(federation.runtime, Vectorised)
     hits = np.random.default_rng(0).integers(0, 2, (1, 1, 14)).astype(float)
-    found = summary(hits, np.ones(1), 50, 0, federation.runtime.silos["a"])["replicates"][0, 0]
-    again = summary(hits, np.ones(1), 50, 0, federation.runtime.silos["a"])["replicates"][0, 0]
+    found = summary(hits, np.ones(1), 50, 0, federation.runtime.silos["a"], hits)["replicates"][0, 0]
+    again = summary(hits, np.ones(1), 50, 0, federation.runtime.silos["a"], hits)["replicates"][0, 0]
     np.testing.assert_array_equal(found, again)
     guessed = seeds.generator(0, "replicates", "a").exponential(size=(50, 14))
     guessed /= guessed.sum(axis=1, keepdims=True)

@@ -21,6 +21,7 @@ from fedcollab.data import ClientData
 pytest.importorskip("flwr")
 
 from fedcollab.flower import processes
+from fedcollab.flower.silo.state_store import StateStore
 
 COMMAND = [sys.executable, "-c", "from fedcollab.cli import main; main()"]
 LIMIT = 900.0  # seconds for a command, on a machine that is busy with other things too
@@ -87,10 +88,16 @@ class Running:
         invitation = self.folder / "invitation.toml"
         fedcollab(
             "silo", "init", "--name", client.name, "--data", folder / "secret-place.npz",
-            "--invitation", invitation, "--folder", folder,
+            "--invitation", invitation, "--folder", folder, "--preset", "open",
         )  # fmt: skip
         with (folder / "silo.toml").open("a") as config:  # beside fedcollab's own app, the example's may run
+            # so that what Flower carries can be compared to the last digit with a runtime that has no limits
+            config.write("round_measures = false\nblur_updates = false\nmin_batch = 1\n")
             config.write(f'[app]\nallow = ["{example_hash()}"]\n')
+
+    def keys(self) -> dict[str, bytes]:
+        """Return the silos' secret keys, by which runtimes in this process draw as the silos do."""
+        return {client.name: StateStore(self.root / client.name / "state").key() for client in self.clients}
 
     def start_silo(self, name: str) -> None:
         line = [*COMMAND, "silo", "start", str(self.root / name / "silo.toml")]

@@ -79,7 +79,7 @@ class Shaky:
 
     def wire(self, schema: Schema) -> Federation:
         """The same clients in this process, without faults."""
-        return federate(Wire(self.running.clients), schema=schema)
+        return federate(Wire(self.running.clients, keys=self.running.keys()), schema=schema)
 
 
 @contextlib.contextmanager
@@ -140,7 +140,7 @@ def test_a_silo_killed_during_distances_is_measured_when_it_is_back(shaky: Shaky
 
     fedcollab(*estimate, "--resume")
     schema = Schema.load(shaky.run / "schema.json")
-    assert schema == federate(Wire(shaky.running.clients), seed=3).schema
+    assert schema == federate(Wire(shaky.running.clients, keys=shaky.running.keys()), seed=3).schema
     same_distances(Distances.load(target), few_round(shaky.wire(schema)))
     fedcollab("solve", target, "--C", 10, "-o", shaky.run / "collaboration.json")
 
@@ -239,7 +239,7 @@ def test_a_silo_that_comes_late(shaky: Shaky) -> None:
     shaky.policy(quorum=1.0)
     fedcollab("estimate", "--on", shaky.folder, "-o", target, "--quiet", "--resume")  # no word of the seed
     assert json.loads((target.parent / "run.json").read_text())["settings"]["seed"] == 3
-    three = Wire([client for client in shaky.running.clients if client.name != WEST])
+    three = Wire([c for c in shaky.running.clients if c.name != WEST], keys=shaky.running.keys())
     schema = federate(three, seed=3).schema  # what the three had agreed on is kept
     assert Schema.load(target.parent / "schema.json") == schema
     found = Distances.load(target)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
 import ssl
 import subprocess
@@ -22,13 +23,14 @@ from fedcollab.errors import Paused
 from fedcollab.federation import federate
 from fedcollab.flower import FederationFolder, connect_federation, own_model, processes
 from fedcollab.flower.coordinator import folder
+from fedcollab.flower.keys import make_silo_key
 from fedcollab.flower.protocol import PROTOCOL, version_difference
 from fedcollab.flower.silo.state_store import StateStore
 from fedcollab.silo.audit import Audit
 from fedcollab.training import TrainingResult, compare, train
 from fedcollab.training.models import Network
 from fedcollab.wire import Wire
-from fedcollab.wire.action import Action, Empty, Release
+from fedcollab.wire.action import Action, Empty, Release, Step, free
 
 from .conftest import Running, blobs, fedcollab, wait_for
 
@@ -63,7 +65,7 @@ def logits(result: TrainingResult, client: ClientData) -> np.ndarray:
 
 
 def test_flower_carries_what_wire_carries(running: Running) -> None:
-    wire = Wire(running.clients)
+    wire = Wire(running.clients, keys=running.keys())
     with connect_federation(running.folder) as flower:
         assert flower.names == wire.names == ("east", "north", "south", "west")
         there, here = (federate(each, seed=3) for each in (flower, wire))
@@ -102,12 +104,14 @@ def test_flower_carries_what_wire_carries(running: Running) -> None:
         assert np.isfinite(compared[0].right).all()
 
         with pytest.raises(Paused, match="0 of 4 client\\(s\\) answered `no-such`, 4 must: `east`"):
-            flower.call_all(Action("no-such", "", Release.NOTHING, lambda message, silo: {}, Empty, Empty), {})
+            flower.call_all(
+                Action("no-such", "", Release.NOTHING, lambda message, silo: {}, Empty, Empty, Step.CHECK, free), {}
+            )
         flower.call("fingerprint", {"east": {}, "west": {}})  # and goes on
 
 
 def test_the_advice_is_that_of_wire_and_costs_the_rounds_of_one_training(running: Running) -> None:
-    wire = Wire(running.clients)
+    wire = Wire(running.clients, keys=running.keys())
     wire.few_rounds = True  # type: ignore[misc]  # propose from the same distances
     with connect_federation(running.folder) as flower:
         there, here = (federate(each, seed=3) for each in (flower, wire))
@@ -243,6 +247,39 @@ def test_every_silo_has_logged_what_left_it(running: Running) -> None:
         assert log.verify()[0] == len(entries)
         assert {"describe", "spread", "prepare", "few-moments", "few-validate"} <= {e["action"] for e in entries}
         assert {entry["action"] for entry in entries if entry["outcome"] != "answered"} <= {"no-such"}
+
+
+THREE = ["east", "north", "south"]
+
+
+@pytest.mark.filterwarnings("ignore::fedcollab.errors.FedcollabWarning")
+def test_three_silos_train_under_masks(running: Running) -> None:
+    """North was given its partners' keys: it trains with these silos, and not with another under the same name."""
+    partners = running.root / "north" / "partners"
+    partners.mkdir()
+    for name in ("east", "south"):
+        shutil.copy(running.root / name / f"{name}.pub", partners / f"{name}.pub")
+    clients = [client for client in running.clients if client.name in THREE]
+    expected = train(federate(Wire(clients, keys=running.keys()), seed=3), "global", **TRAINING)
+    with connect_federation(running.folder, names=THREE) as flower:
+        there = federate(flower, seed=3)
+        before = flower.cost.rounds
+        secure = train(there, "global", secure_aggregation=True, **TRAINING)
+        assert secure.failures == []
+        assert secure.rounds == expected.rounds
+        np.testing.assert_allclose(secure.models["last"], expected.models["last"], **SAME)
+        np.testing.assert_allclose(secure.loss, expected.loss, **SAME)
+        # keys once; folds and rounds as without masks, because of three members none may drop out
+        assert flower.cost.rounds - before <= 2 + 2 * (TRAINING["rounds"] + 1)
+        make_silo_key(running.root / "stranger", "south")
+        shutil.copy(running.root / "stranger.pub", partners / "south.pub")
+        with pytest.raises(Paused, match="certificate of `south` is signed by another key than that of the silo"):
+            train(there, "global", secure_aggregation=True, stopping="none", **TRAINING)
+    shutil.rmtree(partners)
+    for name in THREE:
+        entries = Audit(running.root / name / "state" / "audit.jsonl").entries()
+        sent = [entry["sent"] for entry in entries if entry["action"] == "train" and entry["outcome"] == "answered"]
+        assert any(array.startswith("masked uint32") for arrays in sent for array in arrays)
 
 
 def test_nothing_is_left_behind(running: Running) -> None:

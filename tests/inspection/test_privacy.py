@@ -16,6 +16,7 @@ from fedcollab.errors import Paused
 from fedcollab.flower.envelope import Envelope
 from fedcollab.flower.silo.client_app import reply_to
 from fedcollab.flower.silo.config import SiloConfig
+from fedcollab.flower.silo.state_store import StateStore
 from fedcollab.silo.guard import Guard
 from fedcollab.wire import Vectorised, Wire
 from fedcollab.wire.action import Action
@@ -158,5 +159,5 @@ def test_a_silo_over_flower_gives_the_same_answer(heart: Tables, tmp_path: Path)
     config = SiloConfig.read(tmp_path / "silo.toml")
     message = {"test_share": 0.2, "seed": 0, "key": KEY}
     answer = reply_to(Envelope("inspect", "va", "1", pack(message)), config, "1")
-    silo = Silo(config.check_data(), limits=Limits())
+    silo = Silo(config.check_data(), limits=Limits(), key=StateStore(config.state).key())
     assert unpack(answer.content) == unpack(pack(fedcollab.inspection.profile.look(message, silo)))

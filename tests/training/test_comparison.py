@@ -27,7 +27,7 @@ from fedcollab.training import (
 from fedcollab.training.outcomes import Outcome
 from fedcollab.wire import Wire
 from fedcollab.wire.action import Refused
-from fedcollab.wire.limits import Limits
+from fedcollab.wire.limits import NO_LIMITS, Limits
 from fedcollab.wire.message import pack
 from fedcollab.wire.silo import Silo
 
@@ -154,7 +154,7 @@ def test_results_of_other_test_samples_are_refused(clients: list[ClientData]) ->
 def silo_of(client: ClientData, limits: Limits | None = None) -> Silo:
     """A silo that is prepared."""
     schema = federate([client, replace(client, name="other")], scale="none").schema.to_json()
-    return Silo(client, {"prepare": {"schema": schema}}, limits=limits or Limits(min_samples=1))
+    return Silo(client, {"prepare": {"schema": schema}}, limits=limits or NO_LIMITS)
 
 
 def asked(result: TrainingResult, **changed: Any) -> dict[str, Any]:
@@ -167,9 +167,9 @@ def asked(result: TrainingResult, **changed: Any) -> dict[str, Any]:
 
 def test_few_test_samples_give_no_counts(clients: list[ClientData]) -> None:
     result = train(clients, "local", **OPTIONS)
-    reply = compare_client.compare(asked(result), silo_of(clients[0], Limits(min_samples=41)))
+    reply = compare_client.compare(asked(result), silo_of(clients[0], Limits(min_test=41)))
     assert reply == {"samples": 40, "known": [False, True]}
-    reply = compare_client.compare(asked(result), silo_of(clients[0], Limits(min_samples=40)))
+    reply = compare_client.compare(asked(result), silo_of(clients[0], Limits(min_test=40)))
     assert reply["known"] == [False, True]
     assert reply["right"][0].tolist() == [0, 0], "a model that is not known has no figures"
     evaluated = train(clients, "local", **OPTIONS).measures["samples"]

@@ -18,7 +18,8 @@ from fedcollab.errors import InputError
 from fedcollab.federation import federate
 from fedcollab.training import TrainingResult, train
 from fedcollab.training.descend import Setting
-from fedcollab.training.folds import parts_of, train_alone, train_folds
+from fedcollab.training.folds import parts_of
+from fedcollab.training.folds_client import train_alone, train_folds
 from fedcollab.training.models import Network
 from fedcollab.training.stopping import pick_rounds
 from fedcollab.wire import Wire

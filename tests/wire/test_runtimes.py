@@ -71,7 +71,14 @@ def count_up(message: CountMessage, silo: Silo) -> CountReply:
 @pytest.fixture(autouse=True)
 def counting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(actions, "ACTIONS", dict(actions.ACTIONS))
-    actions.action("count-up", purpose="counted", release=actions.Release.EXACT)(count_up)
+    actions.action(
+        "count-up",
+        purpose="counted",
+        release=actions.Release.EXACT,
+        step=actions.Step.CHECK,
+        limit=None,
+        cost=actions.free,
+    )(count_up)
 
 
 @pytest.mark.parametrize("kind", [Wire, Vectorised])
@@ -110,13 +117,18 @@ def test_bad_federations(kind: type[Wire], clients: list[ClientData]) -> None:
         kind(clients).call("count-up", {"z": {}})
 
 
-def test_an_action_must_say_what_it_releases() -> None:
+def test_an_action_must_say_what_it_releases_and_costs_and_where_it_belongs() -> None:
+    declared = {"step": actions.Step.CHECK, "limit": None, "cost": actions.free}
+    for forgotten in declared:
+        given = {key: value for key, value in declared.items() if key != forgotten}
+        with pytest.raises(TypeError, match=forgotten):
+            actions.action("no-class", purpose="forgot", release=actions.Release.NOTHING, **given)
     with pytest.raises(TypeError, match="release"):
-        actions.action("no-class", purpose="forgot")  # type: ignore[call-arg]
+        actions.action("no-class", purpose="forgot", **declared)  # type: ignore[call-arg]
     with pytest.raises(ValueError, match="declared twice"):
-        actions.action("count-up", purpose="again", release=actions.Release.NOTHING)
+        actions.action("count-up", purpose="again", release=actions.Release.NOTHING, **declared)
     with pytest.raises(ValueError, match="`noise` belongs to"):
-        actions.action("silent-noise", purpose="noise", release=actions.Release.NOISED)
+        actions.action("silent-noise", purpose="noise", release=actions.Release.NOISED, **declared)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,9 @@ For plan p and client i the pilots give g_pi, the held-out loss alone less that 
 standard error e_pi. Four things stand between g_pi and the gain that the client will see:
 
     fewer rows      pilots train on half of the rows, where partners help more. How much more rows help a client alone
-                    is measured too, with a quarter of the rows: G = g - CATCH_UP (mean loss with a quarter - with half)
+                    is measured too, with a quarter of the rows: G = g - CATCH_UP (mean loss with a quarter - half). But
+                    twice the rows at most halve what a client is short of: at least half of what is clear of a mean
+                    gain, (mean - 2 standard errors) / 2, is left
     the proposal    partitions and own weights were proposed from distances that had seen the rows that judge them:
                     their gain beyond the best plan with everyone (or alone) is lowered by u OPTIMISM, where u tells
                     how far a partition may follow noise (`Plan.noisy`): one that any sample of the clients' rows would
@@ -151,11 +153,20 @@ def _choose(measured: Sequence[Measured], loss: Sequence[Estimate], alone: Measu
     return max((k for k, each in enumerate(measured) if not each.dropped), key=worth)
 
 
-def _caught_up(alone: Measured, column: int) -> float:
-    """Return by how much training alone will do better with all rows than with half, beyond what plans win by them."""
-    known = [name for name in alone.table if name in alone.fewer]
-    won = [alone.fewer[name][column] - alone.table[name][column] for name in known]
-    return CATCH_UP * max(0.0, (1.0 if column == 0 else -1.0) * float(np.mean(won))) if won else 0.0
+def _gains(alone: Measured, one: Measured, column: int, known: Sequence[str]) -> tuple[Floats, Floats]:
+    """Return the gains of clients that were measured, and their standard errors; column 0 is loss, 1 is accuracy.
+
+    What training alone will win back with all rows is taken off. A few tiny clients may win very much by more rows:
+    therefore at least half of what is clear of the mean gain is left.
+    """
+    sign = 1.0 if column == 0 else -1.0
+    gains = sign * np.array([alone.table[name][column] - one.table[name][column] for name in known])
+    errors = INFLATION * np.array([one.table[name][column + 2] for name in known])
+    errors = np.where(np.isfinite(errors), errors, np.nanmean(errors) if np.isfinite(errors).any() else 0.1)
+    won = [alone.fewer[name][column] - alone.table[name][column] for name in alone.table if name in alone.fewer]
+    caught_up = CATCH_UP * max(0.0, sign * float(np.mean(won))) if won else 0.0
+    mean, error = float(gains.mean()), float(np.sqrt((errors**2).sum()) / len(known))
+    return gains - min(caught_up, max(0.0, mean / 2 + error)), errors
 
 
 def _loss_alone(alone: Measured) -> float:
@@ -172,11 +183,7 @@ def _estimate(
     known = [name for name in names if name in alone.table and name in one.table]
     if not known:
         return Estimate(Expected(0.0, np.inf), {name: Expected(0.0, np.inf) for name in names})
-    sign = 1.0 if column == 0 else -1.0
-    gains = sign * np.array([alone.table[name][column] - one.table[name][column] for name in known])
-    gains -= _caught_up(alone, column)
-    errors = INFLATION * np.array([one.table[name][column + 2] for name in known])
-    errors = np.where(np.isfinite(errors), errors, np.nanmean(errors) if np.isfinite(errors).any() else 0.1)
+    gains, errors = _gains(alone, one, column, known)
     positions = [list(names).index(name) for name in known]
     base = np.zeros(len(known)) if expected is None else expected[positions]
     left = gains - base
@@ -237,19 +244,21 @@ def _fit(
     distance_errors: Floats | None,
 ) -> BoundFit:
     """Fit the bound to the gains of all plans but Ditto's, whose weights do not say what clients learn from."""
-    alone, caught_up = measured[0], _caught_up(measured[0], 0)
+    alone = measured[0]
     parts: list[list[float]] = []
     for one, row in zip(measured[1:], weights[1:], strict=True):
         if one.plan.algorithm == "ditto":
             continue
         more, apart = bound_terms(row, distances, masses)
         noise = None if distance_errors is None else ((row * np.nan_to_num(distance_errors)) ** 2).sum(axis=1)
-        for position, name in enumerate(names):
-            if name in alone.table and name in one.table:
-                gain = alone.table[name][0] - one.table[name][0] - caught_up
-                error = one.table[name][2] if np.isfinite(one.table[name][2]) else 0.1
-                parts.append(
-                    [gain, more[position], apart[position], error**2, 0.0 if noise is None else noise[position]]
-                )
+        known = [position for position, name in enumerate(names) if name in alone.table and name in one.table]
+        if not known:
+            continue
+        gains, _ = _gains(alone, one, 0, [names[position] for position in known])
+        for position, gain in zip(known, gains, strict=True):
+            error = one.table[names[position]][2] if np.isfinite(one.table[names[position]][2]) else 0.1
+            parts.append(
+                [float(gain), more[position], apart[position], error**2, 0.0 if noise is None else noise[position]]
+            )
     table = np.array(parts).reshape(-1, 5)
     return fit_bound(*(table[:, column] for column in range(5)))

@@ -24,7 +24,7 @@ from fedcollab.federation import Federation
 from fedcollab.progress import Progress
 from fedcollab.threads import one_core_each
 from fedcollab.training.algorithms import make_algorithm
-from fedcollab.training.folds import train_alone
+from fedcollab.training.folds_client import train_alone
 from fedcollab.training.opening import Steps, open_session
 from fedcollab.training.rounds import Grouping, Session
 from fedcollab.training.stopping import FOLDS, asked, fold_rounds, pick_rounds, train_in_step

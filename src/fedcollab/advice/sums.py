@@ -6,7 +6,8 @@ A client cuts its rows into F folds, in a draw that only it can repeat, and answ
 
 over the fold's rows. With them a server computes ridge classifiers of any weighting of clients, trained on some folds,
 and their squared error on the other folds (`advice.proxy`), without asking again. Samples of many columns are first
-multiplied by a random matrix that all clients draw from the same seed.
+multiplied by a random matrix that all clients draw from the same seed. Labels that fewer rows of a fold have than a
+silo's limit share their sums there.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcollab import seeds
+from fedcollab.data.rare import rounded_sums
 from fedcollab.data.split import fold_of
-from fedcollab.wire.action import Refused, Release, action, require_size
+from fedcollab.distances.methods.few_round_client import groups
+from fedcollab.wire.action import Refused, Release, Step, action, require_samples, require_size
 from fedcollab.wire.fields import Positive, Sides, Whole
 from fedcollab.wire.limits import Limits
 from fedcollab.wire.silo import Silo
@@ -84,7 +87,8 @@ def folds_of(rows: int, wanted: int, least: int) -> int:
 
 
 def _limit(message: SumsMessage, silo: Silo, limits: Limits) -> None:
-    """Refuse more folds than a silo makes, and replies that are larger than its limit."""
+    """Refuse more folds than a silo makes, sums of too few samples, and replies that are larger than its limit."""
+    require_samples(len(silo.arrays.y), limits, "every sum")
     if message["folds"] > MOST_FOLDS:
         raise Refused(f"`folds` is {message['folds']}; this silo makes at most {MOST_FOLDS}")
     columns = 1 + min(int(np.prod(silo.arrays.x.shape[1:])), message["most"])
@@ -101,7 +105,7 @@ def _impossible(message: SumsMessage, reply: SumsReply) -> str | None:
     if not np.allclose(products, products.transpose(0, 2, 1)) or not np.allclose(products[:, -1, -1], rows):
         return "`products` are not symmetric, or do not count the rows"
     least = np.linalg.eigvalsh(products).min(axis=1)
-    if (least < -1e-6 * np.abs(products).max(axis=(1, 2))).any():
+    if (least < -1e-4 * np.abs(products).max(axis=(1, 2))).any():
         return "`products` are no sums of squares"
     if (labelled[:, -1] < -1e-9).any() or not np.allclose(labelled[:, -1].sum(axis=1), rows):
         return "`labelled` do not count the rows' labels"
@@ -112,27 +116,49 @@ def _impossible(message: SumsMessage, reply: SumsReply) -> str | None:
     "ridge-sums",
     purpose="summed products of features and of features with labels, over parts of its training samples",
     release=Release.EXACT,
+    step=Step.ADVICE,
     limit=_limit,
+    cost=lambda message, silo: {"repeats": 1},
     consistent=_impossible,
 )
 def ridge_sums(message: SumsMessage, silo: Silo) -> SumsReply:
     """Sum products of features and labels over each fold of a client's training rows."""
     y, classes = silo.arrays.y, len(silo.schema.classes)
     x = silo.arrays.x.reshape(len(y), -1).astype(np.float64)
+    parts = _parts(message, silo)
+    for rows in parts:
+        x[rows] = silo.alike(x, rows, silo.limits.min_samples)
     if x.shape[1] > message["most"]:
         draw = seeds.generator(message["seed"], "projection", x.shape[1])
         x = x @ draw.normal(size=(x.shape[1], message["most"])) / np.sqrt(message["most"])
-    count = folds_of(len(y), message["folds"], max(FEWEST, silo.limits.min_samples))
     z = np.concatenate([x, np.ones((len(y), 1))], axis=1)
-    if count == 0:
+    if not parts:
         empty = np.zeros((0, z.shape[1], z.shape[1])), np.zeros((0, z.shape[1], classes)), np.zeros(0, dtype=np.int64)
         few = f"{len(y)} training sample(s) are too few for two folds"
         return {"products": empty[0], "labelled": empty[1], "rows": empty[2], "unfit": few}
-    fold = fold_of(y, count, seeds.generator(message["seed"], "sums", silo.secret), silo.arrays.groups)
-    parts = [np.flatnonzero(fold == number) for number in range(count)]
-    targets = np.eye(classes)[y]
     return {
-        "products": np.stack([z[rows].T @ z[rows] for rows in parts]),
-        "labelled": np.stack([z[rows].T @ targets[rows] for rows in parts]),
+        "products": np.stack([rounded_sums(z[rows].T @ z[rows], silo.limits.min_samples) for rows in parts]),
+        "labelled": np.stack([_labelled(z[rows], y[rows], classes, silo.limits.min_samples) for rows in parts]),
         "rows": np.array([len(rows) for rows in parts]),
     }
+
+
+def _parts(message: SumsMessage, silo: Silo) -> list[NDArray[np.int64]]:
+    """Return the rows of each fold; fewer folds than were asked for, or none, where one would have too few rows."""
+    y, least = silo.arrays.y, silo.limits.min_samples
+    for count in range(folds_of(len(y), message["folds"], max(FEWEST, least)), 1, -1):
+        fold = fold_of(y, count, seeds.generator(message["seed"], "sums", silo.secret), silo.arrays.groups)
+        parts = [np.flatnonzero(fold == number) for number in range(count)]
+        if min(len(rows) for rows in parts) >= least:  # folds of whole groups may be of unequal size
+            return parts
+    return []
+
+
+def _labelled(z: NDArray[np.float64], y: NDArray[np.int64], classes: int, least: int) -> NDArray[np.float64]:
+    """Return B_f; labels that fewer rows than `least` of the fold have share their sum, by their numbers of rows."""
+    found = np.zeros((z.shape[1], classes))
+    counts = np.bincount(y, minlength=classes)
+    for pooled in groups(counts, least):
+        chosen = np.isin(y, pooled)
+        found[:, pooled] = z[chosen].sum(axis=0)[:, None] * (counts[pooled] / chosen.sum())
+    return found

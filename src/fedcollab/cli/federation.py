@@ -10,7 +10,7 @@ import click
 from fedcollab import flower
 from fedcollab.cli import options
 
-LATER = {"demo": "fedcollab.cli.federation_demo:demo"}
+LATER = {"demo": "fedcollab.cli.federation_demo:demo", "plan": "fedcollab.cli.federation_plan:plan"}
 _folder = click.argument("folder", type=click.Path(path_type=Path))
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output, for programs.")
 
@@ -59,6 +59,26 @@ def admit(folder: Path, key: Path, name: str | None, as_json: bool) -> None:
     _print({"admitted": name}, [f"`{name}` is admitted."], as_json)
 
 
+@federation.command(epilog="Example:  fedcollab federation expel hospitals north")
+@_folder
+@click.argument("name")
+@_json
+def expel(folder: Path, name: str, as_json: bool) -> None:
+    """Take a silo's admission back: its key is refused from now on; if the federation runs, at once."""
+    flower.FederationFolder.read(folder).expel(name)
+    _print({"expelled": name}, [f"`{name}` is expelled; its key is in expelled/."], as_json)
+
+
+@federation.command(epilog="Example:  fedcollab federation renew hospitals")
+@_folder
+@_json
+def renew(folder: Path, as_json: bool) -> None:
+    """Make the coordinator's certificate anew, with the same authority: silos need do nothing. Stop it before."""
+    opened = flower.FederationFolder.read(folder)
+    opened.renew()
+    _print({"valid_until": opened.ends()}, [f"Valid until {opened.ends()}; start the federation again."], as_json)
+
+
 @federation.command(epilog="Example:  fedcollab federation start hospitals")
 @_folder
 @_json
@@ -67,6 +87,8 @@ def start(folder: Path, as_json: bool) -> None:
     opened = flower.FederationFolder.read(folder)
     opened.start()
     address = f"{opened.host}:{opened.port}"
+    for line in opened.warnings():
+        click.echo(f"fedcollab: {line}", err=True)
     lines = [f"`{opened.name}` runs at {address}; log: {folder / 'superlink.log'}"]
     lines += [f"Who is connected:  fedcollab federation status {folder}"]
     _print({"running": True, "address": address}, lines, as_json)
@@ -81,6 +103,7 @@ def status(folder: Path, as_json: bool) -> None:
     secure = "TLS, authenticated silos" if found["secure"] else "INSECURE"
     lines = [f"{found['name']}  {found['address']}  {secure}  {'running' if found['running'] else 'stopped'}"]
     lines += [f"  {name:<20} {state}" for name, state in sorted(found["silos"].items())]
+    lines += found["warnings"]
     _print(found, lines, as_json)
 
 

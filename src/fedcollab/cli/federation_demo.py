@@ -55,11 +55,15 @@ def demo(out: Path, rounds: int, seed: int) -> None:
             _show(f"fedcollab silo start silos/{name}/silo.toml &")
             line = [*PROGRAM, "silo", "start", str((out / "silos" / name / "silo.toml").absolute())]
             started.append(flower.processes.start(line, out / "silos" / name / "log", os.environ))
+        _say("The coordinator says what it will ask: a look at the data first. Each administrator reads it and agrees.")
+        how = ["--model", "logistic", "--rounds", str(rounds), "--local-epochs", "5"]
+        _plan(out, names, "look")
         _say("Who should train with whom? The silos' data stay where they are.")
         _run(out, "estimate", "--on", "federation", "--seed", str(seed), "-o", "distances.json")
         _run(out, "solve", "distances.json", "--C", "10", "-o", "collaboration.json")
         _say("The partners look at the report and agree. Then each coalition trains; alone, for comparison.")
-        how = ["--model", "logistic", "--rounds", str(rounds), "--local-epochs", "5", "--seed", str(seed)]
+        _plan(out, names, "train", *how, "--alone", "--coalitions", "collaboration.json")
+        how += ["--seed", str(seed)]
         for way, coalitions in (("local", "local"), ("coalitions", "collaboration.json")):
             _run(out, "train", "--on", "federation", "--coalitions", coalitions, *how, "-o", f"training/{way}")
         _run(out, "federation", "status", "federation")
@@ -70,6 +74,15 @@ def demo(out: Path, rounds: int, seed: int) -> None:
         for handle in started:
             flower.processes.stop(handle, grace=3)
     click.echo(f"\nReport: {out / 'report.html'}    what each silo kept: {out / 'silos'}/NAME/state")
+
+
+def _plan(out: Path, names: list[str], kind: str, *more: str) -> None:
+    """Make a plan, and approve it at every silo; the first administrator's review is shown."""
+    _run(out, "federation", "plan", "federation", kind, *more, "-o", f"{kind}.json")
+    _run(out, "silo", "review", f"{kind}.json", "--config", f"silos/{names[0]}/silo.toml")
+    for name in names:
+        own = ["--config", f"silos/{name}/silo.toml", "-o", f"silos/{name}/{kind}.approval.json"]
+        _run(out, "silo", "approve", f"{kind}.json", *own, quiet=name != names[0])
 
 
 def _write_silos(out: Path, seed: int) -> dict[str, list[str]]:

@@ -10,7 +10,10 @@ from fedcollab import flower
 from fedcollab.cli import options
 
 #: commands of this group in files of their own: name -> module:attribute
-LATER: dict[str, str] = {"log": "fedcollab.cli.silo_log:log"}
+LATER: dict[str, str] = {
+    "log": "fedcollab.cli.silo_log:log",
+    **{name: f"fedcollab.cli.silo_plan:{name}" for name in ("review", "approve", "plans", "withdraw")},
+}
 
 
 @click.group(
@@ -38,16 +41,29 @@ def silo() -> None:
     default=Path(),
     help="Where to write.  [default: this folder]",
 )
+@click.option(
+    "--preset",
+    type=click.Choice(["cautious", "usual", "open"]),
+    default="usual",
+    show_default=True,
+    help="Limits to begin with: `cautious` and `usual` serve approved plans only, `open` any message within limits.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output, for programs.")
-def init(name: str, data: Path, label: str | None, invitation: Path | None, folder: Path, as_json: bool) -> None:
+def init(
+    name: str, data: Path, label: str | None, invitation: Path | None, folder: Path, preset: str, as_json: bool
+) -> None:
     """Write silo.toml and make this silo's key pair."""
-    config, public = flower.init_silo(folder, name, data, label, invitation)
+    config, public = flower.init_silo(folder, name, data, label, invitation, preset)
     if as_json:
         options.print_json({"config": str(config), "public_key": None if public is None else str(public)})
         return
     click.echo(f"Wrote {config}: name, data file, label column. Nothing of it but the name leaves this machine.")
     if public is not None:
         click.echo(f"Send {public} to the coordinator; {public.with_suffix('.key').name} is secret and stays here.")
+    if preset != "open":
+        click.echo(
+            "The coordinator will send a plan:  fedcollab silo review PLAN  shows it,  silo approve PLAN  agrees."
+        )
     click.echo(f"Then:  fedcollab silo start {config}")
 
 
@@ -57,4 +73,22 @@ def start(config: Path) -> None:
     """Connect to the coordinator and answer its messages, until interrupted."""
     data = flower.SiloConfig.read(config).check_data()
     click.echo(f"{data!r} takes part; Ctrl-C ends it.", err=True)
+    for line in flower.renewal_warnings(flower.SiloConfig.read(config)):
+        click.echo(f"fedcollab: {line}", err=True)
     flower.start_silo(config)
+
+
+@silo.command(epilog="Example:  fedcollab silo renew silo.toml")
+@click.argument("config", type=click.Path(path_type=Path), default=Path("silo.toml"))
+@click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output, for programs.")
+def renew(config: Path, as_json: bool) -> None:
+    """Make this silo's key pair anew; the coordinator expels the old key and admits the new one."""
+    own = flower.SiloConfig.read(config)
+    public = flower.renew_silo_key(own.key, own.name)
+    if as_json:
+        options.print_json({"public_key": str(public)})
+        return
+    click.echo(
+        f"Send {public} to the coordinator: `fedcollab federation expel`, then `admit`. The old key is kept beside."
+    )
+    click.echo("Plans were signed with the old key: approve those that go on again, then start the silo again.")

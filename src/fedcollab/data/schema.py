@@ -103,6 +103,17 @@ class Schema:
         return int(np.prod(self.shape)) if self.encoding is None else self.encoding.width
 
     @property
+    def blocks(self) -> list[list[int]]:
+        """Return the features that stand for each text column, one for each category."""
+        found, start = list[list[int]](), 0
+        for column in self.columns or ():
+            width = 1 if column.categories is None else len(column.categories)
+            if column.categories:
+                found.append(list(range(start, start + width)))
+            start += width + self.missing_indicators
+        return found
+
+    @property
     def settings(self) -> dict[str, Any]:
         """The settings that the clients were prepared with, as far as they do not follow from the data."""
         scale = "features" if self.columns is not None or len(self.mean) > 3 or len(self.shape) == 1 else "channels"
@@ -114,13 +125,15 @@ class Schema:
             "encoder": None if self.encoding is None else self.encoding.encoder,
         }
 
-    def apply(self, data: ClientData) -> Arrays:
+    def apply(self, data: ClientData, lot: str | None = None) -> Arrays:
         """Return a client's samples as arrays; a client without a test split holds one out.
 
         Parameters
         ----------
         data : ClientData
             The client.
+        lot : str, optional
+            What the hold-out is drawn from beside the seed (see `split.with_test`).
 
         Returns
         -------
@@ -132,7 +145,7 @@ class Schema:
         InputError
             If the samples do not fit the schema.
         """
-        data = with_test(data, self.test_share, self.seed)
+        data = with_test(data, self.test_share, self.seed, lot)
         return Arrays(
             self.features(data.x),
             self.targets(data.y),

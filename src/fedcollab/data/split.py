@@ -16,7 +16,7 @@ from fedcollab.data.client import ClientData
 from fedcollab.errors import InputError
 
 
-def with_test(data: ClientData, share: float, seed: int) -> ClientData:
+def with_test(data: ClientData, share: float, seed: int, lot: str | None = None) -> ClientData:
     """Return the client with a test split: its own, or a stratified hold-out drawn from (seed, client name).
 
     Parameters
@@ -27,6 +27,8 @@ def with_test(data: ClientData, share: float, seed: int) -> ClientData:
         The share of its samples that is held out, if it has no test split.
     seed : int
         The seed that the hold-out is drawn from.
+    lot : str, optional
+        What the hold-out is drawn from beside the seed (`Silo.lot`); the client's name if it is not given.
 
     Returns
     -------
@@ -40,7 +42,7 @@ def with_test(data: ClientData, share: float, seed: int) -> ClientData:
     """
     if data.y_test is not None:
         return data
-    chosen = held_out(data, share, seed)
+    chosen = held_out(data, share, seed, lot)
     if not 0 < chosen.sum() < len(data.y) - 1:
         raise InputError(
             f"client `{data.name}` has {len(data.y)} samples, too few to hold out a test split; at least 4 are needed"
@@ -51,7 +53,7 @@ def with_test(data: ClientData, share: float, seed: int) -> ClientData:
     return ClientData(data.name, x, data.y[~chosen], x_test, data.y[chosen], groups)
 
 
-def held_out(data: ClientData, share: float, seed: int) -> NDArray[np.bool_]:
+def held_out(data: ClientData, share: float, seed: int, lot: str | None = None) -> NDArray[np.bool_]:
     """Return a mask of the samples that a client without a test split holds out; a group is held out whole or not.
 
     Parameters
@@ -62,13 +64,15 @@ def held_out(data: ClientData, share: float, seed: int) -> NDArray[np.bool_]:
         The share of its samples that is held out.
     seed : int
         The seed that the hold-out is drawn from.
+    lot : str, optional
+        As in `with_test`.
 
     Returns
     -------
     array of bool
         True for each sample that is held out.
     """
-    return stratified(data.y, share, seeds.generator(seed, "hold-out", data.name), data.groups)
+    return stratified(data.y, share, seeds.generator(seed, "hold-out", data.name if lot is None else lot), data.groups)
 
 
 def stratified(

@@ -123,7 +123,7 @@ def _write(key: str, features: Floats) -> None:
     np.savez(buffer, allow_pickle=False, features=features)
     try:
         _folder().mkdir(parents=True, exist_ok=True, mode=0o700)
-        write_bytes(_folder() / f"{key}.npz", buffer.getvalue())
+        write_bytes(_folder() / f"{key}.npz", buffer.getvalue(), private=True)
         files = sorted(_folder().glob("*.npz"), key=lambda path: path.stat().st_mtime_ns)
         total = sum(path.stat().st_size for path in files)
         for path in files[:-1]:

@@ -18,8 +18,9 @@ from fedcollab.encoders.encoding import Encoding
 from fedcollab.errors import InputError
 from fedcollab.federation.present import Moments, Present, deviation, total
 from fedcollab.progress import Progress
-from fedcollab.wire.action import Release, action
+from fedcollab.wire.action import Release, Step, action, free, require_samples
 from fedcollab.wire.fields import Sides
+from fedcollab.wire.limits import Limits
 from fedcollab.wire.message import Message
 from fedcollab.wire.silo import Silo
 
@@ -52,7 +53,19 @@ class EncodeSpreadReply(TypedDict):
     squares: Annotated[Floats, Sides("S", low=0)]
 
 
-@action("encode", purpose="said what the encoded data are: sums", release=Release.SUMMARY)
+def _enough(message: EncodeMessage | EncodeSpreadMessage, silo: Silo, limits: Limits) -> None:
+    """Refuse sums over fewer samples than the silo's limit."""
+    require_samples(len(silo.arrays.y), limits, "the sum of features")
+
+
+@action(
+    "encode",
+    purpose="said what the encoded data are: sums",
+    release=Release.SUMMARY,
+    step=Step.SCHEMA,
+    limit=_enough,
+    cost=free,
+)
 def encode(message: EncodeMessage, silo: Silo) -> EncodeReply:
     """Round 1: return a checksum of the encoder that this client has under that name, and the sum of its features."""
     encoder = encoders.find(message["encoder"])
@@ -64,6 +77,9 @@ def encode(message: EncodeMessage, silo: Silo) -> EncodeReply:
     "encode-spread",
     purpose="said how far the encoded data are spread: sums of squares",
     release=Release.SUMMARY,
+    step=Step.SCHEMA,
+    limit=_enough,
+    cost=free,
 )
 def encode_spread(message: EncodeSpreadMessage, silo: Silo) -> EncodeSpreadReply:
     """Round 2: return the sums of squared deviations from the federation's means."""

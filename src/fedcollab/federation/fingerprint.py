@@ -6,7 +6,7 @@ import hashlib
 from typing import Any, TypedDict
 
 from fedcollab.federation.federation import Federation
-from fedcollab.wire.action import Empty, Release, action
+from fedcollab.wire.action import Empty, Release, Step, action, free
 from fedcollab.wire.silo import Silo
 
 KEPT = ("quantity", "test_quantity", "label_counts", "min_coalition")
@@ -18,7 +18,14 @@ class FingerprintReply(TypedDict):
     fingerprint: str
 
 
-@action("fingerprint", purpose="gave a checksum of the data, to show whether they changed", release=Release.NOTHING)
+@action(
+    "fingerprint",
+    purpose="gave a checksum of the data, to show whether they changed",
+    release=Release.NOTHING,
+    step=Step.SCHEMA,
+    limit=None,
+    cost=free,
+)
 def fingerprint(message: Empty, silo: Silo) -> FingerprintReply:
     """Return 16 digits of a checksum over all the client's prepared samples.
 

@@ -8,7 +8,6 @@ every client then applies to its own rows (`prepare`).
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
@@ -20,12 +19,12 @@ from numpy.typing import NDArray
 
 from fedcollab.data.client import feature_shape, is_table
 from fedcollab.data.schema import Column, Schema
-from fedcollab.data.split import with_test
 from fedcollab.errors import FedcollabWarning, InputError, number
 from fedcollab.federation.plausible import contradiction, impossible
 from fedcollab.federation.present import Moments, Present, deviation, total
+from fedcollab.silo.schemas import digest_of, limit_schema
 from fedcollab.silo.splits import limit_split
-from fedcollab.wire.action import Refused, Release, action
+from fedcollab.wire.action import Refused, Release, Step, action, free
 from fedcollab.wire.fields import Counts, Labels, Positive, Quantity, Sides, Whole
 from fedcollab.wire.limits import Limits
 from fedcollab.wire.message import Message
@@ -33,6 +32,7 @@ from fedcollab.wire.runtime import Runtime
 from fedcollab.wire.silo import Silo
 
 CATEGORIES_AT_MOST = 100
+KEPT_SCHEMAS = 1000  # digests of schemas that a silo remembers
 SCALES = ("auto", "features", "channels", "none")
 
 Floats = NDArray[np.float64]
@@ -127,11 +127,17 @@ def _limit_message(message: DescribeMessage | SpreadMessage, silo: Silo, limits:
 
 def _limit_schema(message: PrepareMessage, silo: Silo, limits: Limits) -> None:
     try:
-        split = json.loads(message["schema"])
-        share, seed = float(split["test_share"]), int(split["seed"])
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        schema = Schema.from_json(message["schema"])
+        share, seed = float(schema.test_share), int(schema.seed)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, InputError) as error:
         raise Refused(f"`schema` cannot be read: {type(error).__name__}") from None
     limit_split(share, seed, silo, limits)
+    limit_schema(schema, silo, limits)
+
+
+def _new_schema(message: PrepareMessage, silo: Silo) -> Mapping[str, int]:
+    """Return the cost of a schema: one, unless the silo has taken it over before."""
+    return {} if digest_of(message["schema"]) in silo.state.get("schemas", {}).get("known", []) else {"schemas": 1}
 
 
 # The client side: only aggregates leave.
@@ -141,12 +147,14 @@ def _limit_schema(message: PrepareMessage, silo: Silo, limits: Limits) -> None:
     "describe",
     purpose="said what data there are: numbers of samples and labels, columns, categories, sums",
     release=Release.SUMMARY,
+    step=Step.SCHEMA,
     limit=_limit_message,
+    cost=free,
     consistent=_adds_up,
 )
 def describe(message: DescribeMessage, silo: Silo) -> DescribeReply:
     """Round 1: return sample count, shape or columns, counts and sums, category sets, label counts."""
-    data = with_test(silo.data, message["test_share"], message["seed"])
+    data = silo.with_test(message["test_share"], message["seed"])
     labels, counts = np.unique(data.y, return_counts=True)
     seen = np.unique(np.concatenate([data.y, np.asarray(data.y_test)]))
     reply: DescribeReply = {
@@ -175,11 +183,13 @@ def describe(message: DescribeMessage, silo: Silo) -> DescribeReply:
     "spread",
     purpose="said how far each column is spread: sums of squares",
     release=Release.SUMMARY,
+    step=Step.SCHEMA,
     limit=_limit_message,
+    cost=free,
 )
 def spread(message: SpreadMessage, silo: Silo) -> SpreadReply:
     """Round 2: return the sums of squared deviations from the federation's means."""
-    data = with_test(silo.data, message["test_share"], message["seed"])
+    data = silo.with_test(message["test_share"], message["seed"])
     mean = message["mean"]
     if not is_table(data.x):
         return {"squares": ((_reduced(data.x.astype(np.float64), message["scale"]) - mean) ** 2).sum(axis=0)}
@@ -194,11 +204,17 @@ def spread(message: SpreadMessage, silo: Silo) -> SpreadReply:
     "prepare",
     purpose="took over the scaling that was agreed on",
     release=Release.SUMMARY,
+    step=Step.SCHEMA,
     limit=_limit_schema,
+    cost=_new_schema,
 )
 def prepare(message: PrepareMessage, silo: Silo) -> PrepareReply:
     """Keep the schema; every later action sees the data through it."""
     silo.state["prepare"] = {"schema": message["schema"]}
+    known = silo.state.get("schemas", {}).get("known", [])
+    own = digest_of(message["schema"])
+    if own not in known:
+        silo.state["schemas"] = {"known": [*known, own][-KEPT_SCHEMAS:]}
     arrays = silo.arrays
     return {"quantity": len(arrays.y), "test_quantity": len(arrays.y_test)}
 
@@ -344,8 +360,8 @@ def _table_schema(
             )
 
     def moments(described: Mapping[str, Message]) -> Moments:
-        values = np.maximum(total(described, "present"), 1)
-        return total(described, "sum") / values, values
+        values = total(described, "present")  # 0 where a client has no value of a column
+        return total(described, "sum") / np.maximum(values, 1), values
 
     described, mean, squares = present.variance(described, moments, spread, {"scale": "features", **common})
     stds = deviation(squares)

@@ -121,7 +121,7 @@ class Present:
                 self.leave_out(doubtful)
                 replies = {name: reply for name, reply in replies.items() if name not in doubtful}
             if len(replies) == len(described):
-                return dict(described), mean, total(replies, "squares") / count
+                return dict(described), mean, total(replies, "squares") / np.maximum(count, 1)
             described = {name: reply for name, reply in described.items() if name in replies}
 
 

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import datetime
+import hashlib
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives import serialization
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from fedcollab.errors import InputError
+from fedcollab.files import now
+
+#: days after which a silo's key should be renewed, and days before that from which on there are warnings
+KEY_DAYS, WARN_DAYS = 730, 60
 
 
 @contextmanager
@@ -56,6 +64,134 @@ def make_silo_key(path: Path, comment: str) -> Path:
         path.write_bytes(key.private_bytes(*form))
         public_path.write_bytes(public + b" " + comment.encode() + b"\n")
     return public_path
+
+
+def renew_silo_key(path: Path, comment: str) -> Path:
+    """Make a silo's key pair anew; the old files stay, with the day in their names.
+
+    Parameters
+    ----------
+    path : Path
+        The private key.
+    comment : str
+        The silo's name.
+
+    Returns
+    -------
+    Path
+        The new public key's file.
+
+    Raises
+    ------
+    InputError
+        If there is no key to renew, or it was renewed today already.
+    """
+    if not path.is_file():
+        raise InputError(f"`{path}` does not exist; make the silo's key with `fedcollab silo init`")
+    day = now()[:10]
+    for old in (path, path.with_suffix(".pub")):
+        kept = old.with_name(f"{old.stem}-until-{day}{old.suffix}")
+        if kept.exists():
+            raise InputError(f"`{kept}` exists: the key was renewed today already")
+        if old.exists():
+            old.replace(kept)
+    return make_silo_key(path, comment)
+
+
+def age_warnings(path: Path) -> list[str]:
+    """Return a line if a silo's key is older than `KEY_DAYS` days, or will be within `WARN_DAYS`."""
+    if not path.is_file():
+        return []
+    days = KEY_DAYS - (time.time() - path.stat().st_mtime) / 86_400
+    if days >= WARN_DAYS:
+        return []
+    when = f"should be renewed in {days:.0f} days" if days >= 0 else f"should have been renewed {-days:.0f} days ago"
+    return [f"this silo's key {when}: `fedcollab silo renew`, then send the new public key to the coordinator"]
+
+
+def days_left(certificate: bytes) -> int:
+    """Return in how many days a certificate ends; negative if it has ended.
+
+    Parameters
+    ----------
+    certificate : bytes
+        The certificate, in PEM format.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read.
+    """
+    try:
+        end = x509.load_pem_x509_certificate(certificate).not_valid_after_utc
+    except ValueError as error:
+        raise InputError(f"a certificate cannot be read: {error}") from None
+    return (end - datetime.datetime.now(datetime.UTC)).days
+
+
+def fingerprint(public: bytes) -> str:
+    """Return the fingerprint of a public key in OpenSSH's format, by which people compare keys: SHA-256, 64 digits.
+
+    Parameters
+    ----------
+    public : bytes
+        The content of a .pub file; the comment does not count.
+    """
+    return hashlib.sha256(b" ".join(public.split()[:2])).hexdigest()
+
+
+def sign(path: Path, content: bytes) -> tuple[str, str]:
+    """Sign with a silo's private key.
+
+    Parameters
+    ----------
+    path : Path
+        The private key's file.
+    content : bytes
+        What to sign.
+
+    Returns
+    -------
+    signature, public : str
+        The ECDSA signature in hexadecimal digits, and the public key in OpenSSH's format.
+
+    Raises
+    ------
+    InputError
+        If the key cannot be read.
+    """
+    key = _private_key(path)
+    public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
+    return key.sign(content, ec.ECDSA(hashes.SHA384())).hex(), public.decode()
+
+
+def signed_by(path: Path, content: bytes, signature: str) -> bool:
+    """Return whether a signature is that of a silo's own private key.
+
+    Parameters
+    ----------
+    path : Path
+        The private key's file.
+    content : bytes
+        What was signed.
+    signature : str
+        The signature, in hexadecimal digits.
+    """
+    try:
+        _private_key(path).public_key().verify(bytes.fromhex(signature), content, ec.ECDSA(hashes.SHA384()))
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
+def _private_key(path: Path) -> ec.EllipticCurvePrivateKey:
+    try:
+        key = serialization.load_ssh_private_key(path.read_bytes(), None)
+    except (OSError, ValueError, UnsupportedAlgorithm) as error:
+        raise InputError(f"`{path}` cannot be read as this silo's key: {error}") from None
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise InputError(f"`{path}` must be a key that `fedcollab silo init` made")
+    return key
 
 
 def check_name(name: str) -> None:

@@ -56,6 +56,7 @@ class Simulation(RelayRuntime):
         for position, client in enumerate(checked):
             client.save(folder / str(position) / "data.npz")
             config = f'name = {toml_text(client.name)}\ndata = "data.npz"\ndevice = {toml_text(device)}\n'
+            config += "[limits]\nmin_test = 1\nmin_batch = 1\nround_measures = false\ncheck_training = false\n"
             (folder / str(position) / "silo.toml").write_text(config)
 
         def run(caller: str) -> None:

@@ -21,7 +21,7 @@ from fedcollab.data.split import with_test
 from fedcollab.errors import InputError
 from fedcollab.inspection.column import ColumnProfile, Count, profile, rounded
 from fedcollab.silo.splits import limit_split
-from fedcollab.wire.action import Release, action
+from fedcollab.wire.action import Release, Step, action, free
 from fedcollab.wire.fields import Finite, Positive, Whole
 from fedcollab.wire.limits import Limits
 from fedcollab.wire.silo import Silo
@@ -77,11 +77,13 @@ def _limit_message(message: InspectMessage, silo: Silo, limits: Limits) -> None:
     "inspect",
     purpose="said what may be wrong with the data: counts, means and deviations, categories, a keyed checksum",
     release=Release.SUMMARY,
+    step=Step.CHECK,
     limit=_limit_message,
+    cost=free,
 )
 def look(message: InspectMessage, silo: Silo) -> InspectReply:
     """Return counts and moments of the training rows, and a keyed checksum of the whole table."""
-    data, test_quantity = _training_rows(silo.data, message["test_share"], message["seed"])
+    data, test_quantity = _training_rows(silo, message["test_share"], message["seed"])
     limit = silo.limits.min_samples
     labels, y, counts = np.unique(data.y, return_inverse=True, return_counts=True)
     by_label = {str(label): int(count) for label, count in zip(labels.tolist(), counts, strict=True)}
@@ -112,12 +114,12 @@ def look(message: InspectMessage, silo: Silo) -> InspectReply:
     return reply
 
 
-def _training_rows(data: ClientData, share: float, seed: int) -> tuple[ClientData, int]:
+def _training_rows(silo: Silo, share: float, seed: int) -> tuple[ClientData, int]:
     """Return the client with the rows that it will train on, and how many it will be tested on."""
     try:
-        split = with_test(data, share, seed)
+        split = with_test(silo.data, share, seed, silo.lot)
     except InputError:  # too few rows to hold any out: what is there is all that can be looked at
-        return data, 0
+        return silo.data, 0
     return split, len(np.asarray(split.y_test))
 
 

@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,10 @@ class Entry:
         The reason, unless it was answered.
     digest : str
         SHA-256 of action and message: the same message again has the same.
+    plan, step : str
+        The approved plan that the message belongs to (empty without one), and its step.
+    cost : dict of str to int
+        What the answer took from the plan's budget.
     previous : str
         SHA-256 of the line before.
     """
@@ -67,6 +71,9 @@ class Entry:
     outcome: str
     why: str
     digest: str
+    plan: str = ""
+    step: str = ""
+    cost: dict[str, int] = field(default_factory=dict)
     previous: str = START
 
 
@@ -81,6 +88,7 @@ class Audit:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._seen: _Seen | None = None
 
     def add(self, entry: Entry) -> None:
         """Append an entry; it is on disk when this returns.
@@ -119,17 +127,21 @@ class Audit:
         return [entry for entry in map(_read, self._lines()) if entry is not None]
 
     def since(self, time: str) -> Iterator[dict[str, Any]]:
-        """Yield the entries that are not older than this time, newest first."""
+        """Yield the entries that are not older than this time, newest first.
+
+        Lines that were read before are not read again: every message asks, and the log grows with every message.
+        """
         if not self.path.exists():
             return
         with self.path.open("rb") as file:
-            for line in _lines_backwards(file):
-                entry = _read(line)
-                if entry is None:
-                    continue
-                if entry["time"] < time:
-                    return
-                yield entry
+            seen = self._seen
+            if seen is None or time < seen.time or not seen.is_beginning_of(file):
+                seen = self._seen = _Seen.of(file, time)
+            unfinished = seen.go_on(file)
+        for entry in (*unfinished, *reversed(seen.entries)):
+            if entry["time"] < time:
+                return
+            yield entry
 
     def verify(self) -> tuple[int, str]:
         """Check that every line follows from the one before it.
@@ -170,6 +182,51 @@ class Audit:
             raise InputError(f"`{self.path}` cannot be read: {error.strerror}") from None
 
 
+@dataclass
+class _Seen:
+    """The part of a log that was read: entries that are not older than a time, and where the reading ended."""
+
+    time: str
+    end: int
+    last: bytes = b""  # the line before `end`, by which a file that was put in this one's place is noticed
+    entries: list[dict[str, Any]] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, file: Any, time: str) -> _Seen:
+        """Return the entries of the whole lines of a file that are not older than a time."""
+        end = file.seek(0, os.SEEK_END)
+        end -= 0 if not end or _ends_line(file, end) else len(next(_lines_backwards(file)))
+        last, entries = b"", list[dict[str, Any]]()
+        for line in _lines_backwards(file, end):
+            last = last or line
+            entry = _read(line)
+            if entry is not None and entry["time"] < time:
+                break
+            if entry is not None:
+                entries.append(entry)
+        return cls(time, end, last, entries[::-1])
+
+    def is_beginning_of(self, file: Any) -> bool:
+        """Return whether a file still has what was read."""
+        if file.seek(0, os.SEEK_END) < self.end:
+            return False
+        file.seek(max(0, self.end - len(self.last) - 1))
+        return bool(file.read(len(self.last) + 1) == self.last + b"\n") if self.last else self.end == 0
+
+    def go_on(self, file: Any) -> list[dict[str, Any]]:
+        """Read what was added; return the entry of a last line whose writer was killed before its end, if it is one."""
+        file.seek(self.end)
+        *lines, rest = file.read().split(b"\n")
+        for line in lines:
+            self.end += len(line) + 1
+            self.last = line or self.last
+            entry = _read(line)
+            if entry is not None:
+                self.entries.append(entry)
+        unfinished = _read(rest)
+        return [] if unfinished is None else [unfinished]
+
+
 def shapes(message: Message) -> list[str]:
     """Return the names, types and shapes of the arrays of a message.
 
@@ -200,9 +257,9 @@ def _ends_line(file: Any, end: int) -> bool:
     return ends
 
 
-def _lines_backwards(file: Any) -> Iterator[bytes]:
-    """Yield the lines of a file, last first, reading a block at a time."""
-    position = file.seek(0, os.SEEK_END)
+def _lines_backwards(file: Any, end: int | None = None) -> Iterator[bytes]:
+    """Yield the lines of a file (or of its part before `end`), last first, reading a block at a time."""
+    position = file.seek(0, os.SEEK_END) if end is None else end
     rest = b""
     while position > 0:
         step = min(_BLOCK, position)

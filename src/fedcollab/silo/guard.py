@@ -1,6 +1,6 @@
 """The silo protects itself: nothing is done that its limits forbid, and nothing leaves that its log does not list.
 
-    message -> size, format, declared type, finite numbers -> limits -> the action -> the log -> reply
+    message -> size, format, declared type, finite numbers -> plan, budget -> limits -> the action -> the log -> reply
 
 Whatever comes in, the silo lives on: what is wrong with a message is a refusal in one line, what goes wrong with a
 proper one a failure in one line. The text of an unexpected error may hold values of the data; it goes to the silo's log
@@ -10,8 +10,10 @@ alone.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -19,11 +21,17 @@ from fedcollab.errors import InputError
 from fedcollab.files import now
 from fedcollab.silo import audit, privacy
 from fedcollab.silo.audit import Audit, Entry
-from fedcollab.wire.action import ACTIONS, Action, Refused, Release
+from fedcollab.silo.plans import UPDATES, Approved, total_cost
+from fedcollab.wire.action import ACTIONS, SPENDS, Action, Refused, Release
 from fedcollab.wire.fields import BrokenMessage
 from fedcollab.wire.limits import Limits
 from fedcollab.wire.message import Message, pack, receive, unpack
 from fedcollab.wire.silo import Silo
+
+#: K of `silo.rounding`, by what a question costs; where a silo's limits allow very many, this part of them
+EXACT, PARTS = {"models": 20, "rounds": 200}, {"models": 15, "rounds": 6}
+#: what a silo keeps that changes the answer to a question beside the schema, by how the action's name begins
+CONTEXT = {"few-validate": "few", "cross-": "cross", "published-": "published"}
 
 
 @dataclass(frozen=True)
@@ -52,15 +60,18 @@ class Guard:
         The silo's own log.
     limits : Limits
         What the silo's administrator allows.
+    plans : sequence of Approved
+        The plans that the administrator has approved, the newest last.
     """
 
     log: Audit
     limits: Limits = field(default_factory=Limits)
+    plans: Sequence[Approved] = ()
 
     @classmethod
-    def at(cls, folder: Path, limits: Limits) -> Guard:
+    def at(cls, folder: Path, limits: Limits, plans: Sequence[Approved] = ()) -> Guard:
         """Return a guard whose log is in this folder."""
-        return cls(Audit(folder / audit.FILE), limits)
+        return cls(Audit(folder / audit.FILE), limits, plans)
 
     def serve(self, name: str, content: bytes, silo: Silo, *, run: str = "") -> Served:
         """Have the silo do what a message asks, if its limits allow it; the reply is in the log before it is returned.
@@ -83,13 +94,18 @@ class Guard:
         """
         message: Message = {}
         outcome, why = "answered", ""
-        digest = hashlib.sha256(f"{name}\x1f".encode() + content).hexdigest()
+        plan: Approved | None = None
+        cost: dict[str, int] = {}
+        digest = hashlib.sha256(f"{name}\x1f".encode() + _context(name, silo) + content).hexdigest()
         try:
             action = self._find(name)
             message = self._admit(action, content)
-            reply = self._again(action, digest, silo, run)
+            plan = self._plan(action, message, silo)
+            silo.starts = () if plan is None else plan.plan.starts
+            reply = self._again(action, digest, silo)
             if reply is None:
-                self._limit(action, message, silo, run)
+                cost, silo.coarseness = self._cost(action, message, digest, silo, plan)
+                self._limit(action, message, silo, run, plan)
                 answer = action(message, silo)
                 action.check_reply(message, answer)
                 reply = pack(answer)
@@ -101,7 +117,11 @@ class Guard:
             outcome, why = "failed", f"{type(error).__name__}: {error}"[:500]
             reply = pack({"error": f"{type(error).__name__}; the silo's log says more"})
         try:
-            self.log.add(self._entry(run, name, content, message, reply, outcome, why, digest))
+            entry = self._entry(run, name, content, message, reply, outcome, why, digest)
+            if outcome == "answered" or cost:  # a refusal by what the samples are tells something too
+                part = "" if plan is None else plan.plan.part(ACTIONS[name])
+                entry = replace(entry, plan="" if plan is None else plan.plan.digest, step=part, cost=cost)
+            self.log.add(entry)
         except OSError as error:
             reply = pack({"refused": f"the silo's log cannot be written ({error.strerror}), so nothing leaves it"})
             return Served(reply, done=False)
@@ -121,11 +141,85 @@ class Guard:
             raise Refused(f"the message of {action.name!r} is broken: {error}") from None
         return message
 
-    def _limit(self, action: Action, message: Message, silo: Silo, run: str) -> None:
+    def _plan(self, action: Action, message: Message, silo: Silo) -> Approved | None:
+        """Return the approved plan that a message belongs to, or None where the silo requires none."""
+        objections = []
+        for approved in reversed(self.plans):
+            why = approved.plan.objection(action, message, silo.name)
+            if why is None:
+                return approved
+            objections.append(why)
+        if not self.limits.updates_for_distances and action.name.startswith(UPDATES):
+            raise Refused(
+                f"{action.name!r} belongs to a distance that sends updates of models which the server chooses; this "
+                "silo does so in an approved plan that names it (or with `updates_for_distances = true` in its limits)"
+            )
+        if self.limits.require_plan:
+            known = f": {objections[0]}" if objections else "; none is approved"
+            raise Refused(f"{action.name!r} is in no plan that this silo has approved{known}")
+        return None
+
+    def _cost(
+        self, action: Action, message: Message, digest: str, silo: Silo, plan: Approved | None
+    ) -> tuple[dict[str, int], float]:
+        """Return what a message takes from the budget, and how coarse its answer is; refuse it where that is spent.
+
+        The same message again costs nothing, and its answer is as coarse as it was.
+        """
+        cost = {kind: int(amount) for kind, amount in action.cost(message, silo).items() if amount}
+        if not cost:
+            return {}, 1.0
+        entries = self._entries(plan)  # the newest first
+        before = [place for place, each in enumerate(entries) if each["digest"] == digest and _is_answered(each)]
+        if before:
+            return {}, self._coarseness(cost, total_cost(entries[before[-1] :]))
+        spent = total_cost(entries)
+        budget = self.limits.budget if plan is None else plan.plan.allowed(self.limits.budget)
+        for kind, amount in cost.items():
+            if spent[kind] + amount > budget[kind]:
+                whose = "today, without a plan," if plan is None else f"the plan {plan.plan.digest[:12]}"
+                raise Refused(
+                    f"{whose} allows {budget[kind]} {SPENDS[kind]}; {spent[kind]} are spent, and "
+                    f"{action.name!r} asks for {amount} more"
+                )
+            spent[kind] += amount
+        return cost, self._coarseness(cost, spent)
+
+    def _coarseness(self, cost: Mapping[str, int], spent: Mapping[str, int]) -> float:
+        """Return f of `silo.rounding` for a message of this cost, after which so much of a plan is spent."""
+        most = self.limits.budget
+        found = [1 + spent[kind] / max(EXACT[kind], most[kind] / PARTS[kind]) for kind in cost if kind in EXACT]
+        return max(found, default=1.0)
+
+    def spent(self, plan: Approved | None) -> dict[str, int]:
+        """Return what was spent of a plan's budget, by kind, as the log has it.
+
+        Parameters
+        ----------
+        plan : Approved or None
+            The plan; None for what was answered today without one.
+
+        Returns
+        -------
+        dict
+            Amounts by the keys of `wire.action.SPENDS`.
+        """
+        return total_cost(self._entries(plan))
+
+    def _counted(self, plan: Approved | None) -> list[dict[str, Any]]:
+        """Return the answered entries of a plan's log, or of today's."""
+        return [entry for entry in self._entries(plan) if _is_answered(entry)]
+
+    def _entries(self, plan: Approved | None) -> list[dict[str, Any]]:
+        """Return the entries of the log that count against a plan's budget, or against today's, refusals included."""
+        since, wanted = (now()[:10], "") if plan is None else (plan.approved, plan.plan.digest)
+        return [entry for entry in self.log.since(since) if entry.get("plan", "") == wanted]
+
+    def _limit(self, action: Action, message: Message, silo: Silo, run: str, plan: Approved | None) -> None:
         """Refuse a proper message that the administrator's limits forbid."""
         self._limit_runs(run)
         if self.limits.require_privacy is not None:
-            self._limit_privacy(action, message, silo, run)
+            self._limit_privacy(action, message, silo, plan)
         if action.limit is not None:
             action.limit(message, silo, self.limits)
 
@@ -138,7 +232,7 @@ class Guard:
         if run not in runs and len(runs) >= most:
             raise Refused(f"this silo takes part in {most} run(s) a day, and has today")
 
-    def _limit_privacy(self, action: Action, message: Message, silo: Silo, run: str) -> None:
+    def _limit_privacy(self, action: Action, message: Message, silo: Silo, plan: Approved | None) -> None:
         """Refuse whatever reveals statistics of samples without enough noise."""
         wanted = self.limits.require_privacy
         assert wanted is not None
@@ -155,18 +249,16 @@ class Guard:
                 f"this silo requires differential privacy ({wanted}); the noise that the server asks for gives "
                 f"epsilon {epsilon:.3g}"
             )
-        if any(entry["action"] == action.name for entry in self._answered(run)):
-            raise Refused(f"{action.name!r} was answered in this run; another answer would spend more than {wanted}")
+        if any(entry["action"] == action.name for entry in self._counted(plan)):
+            when = "today" if plan is None else "in this plan"
+            raise Refused(f"{action.name!r} was answered {when}; another answer would spend more than {wanted}")
 
-    def _answered(self, run: str) -> list[dict[str, object]]:
-        return [entry for entry in self.log.entries() if entry["run"] == run and entry["outcome"] == "answered"]
-
-    def _again(self, action: Action, digest: str, silo: Silo, run: str) -> bytes | None:
+    def _again(self, action: Action, digest: str, silo: Silo) -> bytes | None:
         """Return the reply that was sent before, if the same is asked again: new noise would be a second release."""
         kept = silo.state.get(f"released-{action.name}") if action.noise is not None else None
         if kept is None or kept["digest"] != digest:
             return None
-        known = any(entry["digest"] == digest for entry in self._answered(run))
+        known = any(entry["digest"] == digest and entry["outcome"] == "answered" for entry in self.log.entries())
         return bytes(kept["reply"]) if known else None
 
     def _remember(self, action: Action, digest: str, reply: bytes, message: Message, silo: Silo) -> None:
@@ -191,3 +283,14 @@ class Guard:
             why=why,
             digest=digest,
         )
+
+
+def _is_answered(entry: Mapping[str, Any]) -> bool:
+    return bool(entry["outcome"] == "answered")
+
+
+def _context(name: str, silo: Silo) -> bytes:
+    """Return what the answer to a message depends on beside it: the schema, and the plan of a distance."""
+    slots = ["prepare", *(slot for begins, slot in CONTEXT.items() if name.startswith(begins))]
+    changed = name == "prepare" or name.endswith("-open")
+    return b"" if changed else b"".join(pack({slot: silo.state[slot]}) for slot in slots if slot in silo.state)

@@ -89,7 +89,7 @@ def shares(sizes: Sequence[int], width: int, device: torch.device | str = "cpu")
 
 
 def plan(
-    count: int, batch_size: int, epochs: int, seed: int, stage: str, number: int, name: str
+    count: int, batch_size: int, epochs: int, seed: int, stage: str, number: int, name: str, least: int = 1
 ) -> list[NDArray[np.int64]]:
     """Return which samples each step sees: one permutation per epoch, cut into batches (the last may be smaller).
 
@@ -101,6 +101,8 @@ def plan(
         As in `Setting`.
     seed, stage, number, name
         What the permutations are derived from: the training's seed, what they are for, the round and the client.
+    least : int
+        The fewest samples of a step; a shorter rest of an epoch joins the step before it.
 
     Returns
     -------
@@ -111,7 +113,10 @@ def plan(
     steps = []
     for _ in range(epochs):
         order = rng.permutation(count)
-        steps += [order[start : start + batch_size] for start in range(0, count, batch_size)]
+        starts = list(range(0, count, batch_size))
+        if len(starts) > 1 and count - starts[-1] < least:
+            starts.pop()
+        steps += np.split(order, starts[1:])
     return steps
 
 

@@ -141,7 +141,7 @@ class Checkpoint:
             return
         started = time.monotonic()
         content = pack({"settings": _text(self.settings), "identity": self.identity, **_flat(self._newest)})
-        write_bytes(self.path, content + hashlib.sha256(content).digest())
+        write_bytes(self.path, content + hashlib.sha256(content).digest(), private=True)
         self._newest = None
         ended = time.monotonic()
         self._due = ended + max(EVERY, (ended - started) / SHARE)

@@ -17,15 +17,14 @@ from typing import Annotated, Any, NotRequired, TypedDict, cast
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 from torch.nn import functional
 
-from fedcollab import metrics
 from fedcollab.errors import InputError
 from fedcollab.threads import balance, in_threads
-from fedcollab.training import outcomes
+from fedcollab.training import honest, outcomes
 from fedcollab.training.algorithms import make_algorithm
 from fedcollab.training.averaging import add_means, split_means, use_means
+from fedcollab.training.blur import update_lot
 from fedcollab.training.client_side import (
     Messages,
     Silos,
@@ -48,7 +47,8 @@ from fedcollab.training.client_side import (
 from fedcollab.training.descend import OPTIMIZERS, Local, Setting, descend, gradient, personal, steps_of
 from fedcollab.training.hooks import Algorithm
 from fedcollab.training.kept import averaged_keys, first_state, with_own, withhold
-from fedcollab.training.models import size_of
+from fedcollab.training.measures import judged_loss, measure, rounded_losses, shown_loss, what_diverged
+from fedcollab.training.models import Network, size_of
 from fedcollab.training.plausible import impossible_losses, impossible_measures, impossible_update
 from fedcollab.training.secure_client import (
     SecureFields,
@@ -58,13 +58,14 @@ from fedcollab.training.secure_client import (
     refuse_absurd,
     sent_before,
 )
-from fedcollab.wire.action import Refused, Release, action, require_samples
+from fedcollab.wire.action import Refused, Release, Step, action, require_samples, require_tests
 from fedcollab.wire.fields import FurtherArrays, Sides, Whole
 from fedcollab.wire.limits import Limits
 from fedcollab.wire.message import Message
 from fedcollab.wire.silo import Silo
 
 EPOCHS = 1_000  # local epochs that a client may be asked for in a round
+TRAINING = "trained"  # where a silo keeps what the next round's weights are compared with
 
 Weights = Annotated[NDArray[np.float32], Sides("P")]
 Measures = Annotated[NDArray[np.float64], Sides(6, nan=True)]
@@ -237,13 +238,29 @@ def limit_train(message: TrainMessage, silo: Silo, limits: Limits) -> None:
     require_samples(len(silo.arrays.y), limits, "an update")
     limit_setting(message, silo, limits)
     limit_masks(message, silo, limits)
+    honest.check_steps(Setting(**json.loads(message["setting"])), silo)
+
+
+def _limit_update(message: TrainMessage, silo: Silo, limits: Limits) -> None:
+    """Refuse what `limit_train` refuses, and weights that honest training would not send."""
+    limit_train(message, silo, limits)
+    given = cast(Message, message)
+    honest.check_start(given, silo, Setting(**json.loads(message["setting"])), slot_of(given, TRAINING))
+
+
+def _limit_losses(message: LossesMessage, silo: Silo, limits: Limits) -> None:
+    """Refuse losses of fewer samples than the silo's limit, and a setting that does not fit."""
+    limit_setting(message, silo, limits)
+    require_samples(len(silo.arrays.y), limits, "a loss")
 
 
 @action(
     "train",
     purpose="trained a model: weights",
     release=Release.EXACT,
-    limit=limit_train,
+    step=Step.TRAINING,
+    limit=_limit_update,
+    cost=lambda message, silo: {"rounds": 1},
     consistent=impossible_update,
     stacked=train_stacked,
 )
@@ -257,13 +274,16 @@ def _limit_evaluate(message: EvaluateMessage, silo: Silo, limits: Limits) -> Non
     if message["keep"]:
         raise Refused("a personal model stays at its silo")
     limit_setting(message, silo, limits)
+    require_tests(len(silo.arrays.y_test), limits, "a measure")
 
 
 @action(
     "evaluate",
     purpose="tested a model: accuracy, loss and its error",
     release=Release.EXACT,
+    step=Step.TESTING,
     limit=_limit_evaluate,
+    cost=lambda message, silo: {"models": 2 if message["personal"] else 1},
     consistent=impossible_measures,
     stacked=evaluate_stacked,
 )
@@ -276,7 +296,9 @@ def evaluate(message: Annotated[EvaluateMessage, FurtherArrays], silo: Silo) -> 
     "losses",
     purpose="tested several models on training data: one loss a model",
     release=Release.EXACT,
-    limit=limit_setting,
+    step=Step.TRAINING,
+    limit=_limit_losses,
+    cost=lambda message, silo: {"models": len(message["models"])},
     consistent=impossible_losses,
     stacked=losses_stacked,
 )
@@ -307,20 +329,40 @@ def _train(names: Sequence[str], messages: Messages, silos: Silos, setting: Sett
             if "group" in messages[name]:
                 held = data_of(silos[name])
                 logits = gradient(network, setting).logits(local.message["w"], held["x_test"])
-                refuse_absurd(messages[name], silos[name], float(functional.cross_entropy(logits, held["y_test"])))
+                each = functional.cross_entropy(logits, held["y_test"], reduction="none")
+                refuse_absurd(messages[name], silos[name], each.double().cpu().numpy())
         replies, states, losses = descend(clients, algorithm, network, setting, messages[names[0]]["round"])
     result: dict[str, Message] = {}
     for name, reply, state, loss in zip(names, replies, states, losses, strict=True):
+        whole = reply["w"].clone()  # with what stays at the client
         withhold(reply, state, tensor_of(messages[name]["w"], silos[name].device), setting)
         keys = averaged_keys(algorithm, setting)
         state = add_means(state, means[name], keys, messages[name]["round"], setting.averaging)
         if np.isfinite(loss) and all(is_finite(value) for value in (*reply.values(), *state.values())):
-            keep_state(silos[name], messages[name], arrays_of(state), slot_of(messages[name]))
-            plain = {"loss": np.array([loss]), "finite": True}
-            result[name] = masked_reply(messages[name], silos[name], arrays_of(reply), plain)
+            message, silo, replied = messages[name], silos[name], arrays_of(reply)
+            place = slot_of(message, TRAINING)
+            shown, judged = _shown(network, message, silo, setting, float(loss))
+            given = honest.check_reply(network, message, whole.cpu().numpy(), silo.arrays.x, judged, silo, place)
+            honest.note_update(message, silo, whole.cpu().numpy(), [given], place)
+            keep_state(silo, message, arrays_of(state), slot_of(message))
+            plain = {"loss": shown, "finite": True}
+            result[name] = masked_reply(message, silo, replied, plain)
         else:
-            result[name] = {"finite": False, "diverged": f"loss {loss:g}"}
+            result[name] = {"finite": False, "diverged": what_diverged(float(loss))}
     return result
+
+
+def _shown(
+    network: Network, message: Message, silo: Silo, setting: Setting, loss: float
+) -> tuple[NDArray[np.float64], float]:
+    """Return the loss of a round as it is sent, the mean over its steps or a coarse one where the silo rounds; and the
+    loss by which the silo judges the weights that it was sent."""
+    if not silo.limits.round_measures:
+        return np.array([loss]), loss
+    data = data_of(silo)
+    logits = gradient(network, setting).logits(tensor_of(message["w"], silo.device), data["x"])
+    each = functional.cross_entropy(logits, data["y"], reduction="none").double().cpu().numpy()
+    return shown_loss(each, silo, message["w"]), judged_loss(each, silo, message["w"])
 
 
 def _evaluate(message: Message, silo: Silo, setting: Setting) -> Message:
@@ -330,17 +372,18 @@ def _evaluate(message: Message, silo: Silo, setting: Setting) -> Message:
     data = data_of(silo)
     with lend_network(setting, silo.device) as network:
         grad = gradient(network, setting)
-        logits, least = grad.logits(client.message["w"], data["x_test"]), silo.limits.min_samples
-        reply: Message = {"measures": _measures(logits, data["y_test"], least)}
+        logits = grad.logits(client.message["w"], data["x_test"])
+        reply: Message = {"measures": measure(logits, data["y_test"], silo, "model", message["w"])}
         if message["personal"]:
             own = personal(client, algorithm, network, setting, message["round"])
             logits = grad.logits(own, data["x_test"])
-            reply["personal_measures"] = _measures(logits, data["y_test"], least)
+            reply["personal_measures"] = measure(logits, data["y_test"], silo, "personal", message["w"])
             if message["keep"]:
                 reply["personal"] = own.cpu().numpy()
         if message["stay"]:
             last = (own if message["personal"] else client.message["w"])[: network.parameters + network.buffers]
             silo.state["model"] = {"w": last.cpu().numpy(), "model": setting.model}
+            honest.note_model(message, silo, setting, slot_of(message, TRAINING))
             outcomes.keep(silo, message.get("training", ""), outcomes.of_logits(logits, data["y_test"]))
     return reply
 
@@ -351,26 +394,10 @@ def _losses(message: Message, silo: Silo, setting: Setting) -> Message:
     models = torch.tensor(message["models"], device=silo.device)
     with lend_network(setting, silo.device) as network:
         grad = gradient(network, setting)
-        losses = [float(functional.cross_entropy(grad.logits(w, data["x"]), data["y"])) for w in models]
-    return {"losses": np.array(losses)}
-
-
-def _measures(logits: Tensor, labels: Tensor, least: int) -> NDArray[np.float64]:
-    """Return what `result.MEASURES` names; no standard error for fewer than `least` samples."""
-    truth, predicted = labels.cpu().numpy(), logits.argmax(1).cpu().numpy()
-    losses = functional.cross_entropy(logits, labels, reduction="none").double().cpu().numpy()
-    known = len(truth) >= max(2, least)
-    loss = float(functional.cross_entropy(logits, labels))
-    return np.array(
-        [
-            (predicted == truth).mean(),
-            loss,
-            metrics.balanced_accuracy(truth, predicted),
-            metrics.auc(truth, torch.softmax(logits, 1).cpu().numpy()),
-            losses.std(ddof=1) / np.sqrt(len(truth)) if known else np.nan,
-            len(truth),
-        ]
-    )
+        losses = [functional.cross_entropy(grad.logits(w, data["x"]), data["y"], reduction="none") for w in models]
+    means = np.array([float(each.mean()) for each in losses])
+    each = np.stack([each.double().cpu().numpy() for each in losses])
+    return {"losses": rounded_losses(means, each, silo, "losses", message["models"])}
 
 
 def _local(message: Message, silo: Silo, algorithm: Algorithm, setting: Setting, *, mean: bool = False) -> Local:
@@ -393,4 +420,6 @@ def _local(message: Message, silo: Silo, algorithm: Algorithm, setting: Setting,
     state, means = split_means(state)
     if mean:
         state = use_means(state, means)
-    return Local(silo.name, data["x"], data["y"], with_own(sent, state, setting), state, means)
+    lot = update_lot(silo, message["setting"], message["round"], message["w"])
+    least = silo.limits.min_batch
+    return Local(silo.lot, data["x"], data["y"], with_own(sent, state, setting), state, means, least, lot)

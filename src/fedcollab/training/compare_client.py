@@ -16,9 +16,10 @@ from fedcollab.training import outcomes
 from fedcollab.training.client import limit_setting
 from fedcollab.training.client_side import data_of, lend_network, tensor_of
 from fedcollab.training.descend import Setting, gradient
+from fedcollab.training.measures import compared
 from fedcollab.training.outcomes import Outcome
 from fedcollab.training.plausible import impossible_comparison
-from fedcollab.wire.action import Refused, Release, action
+from fedcollab.wire.action import Refused, Release, Step, action
 from fedcollab.wire.fields import FurtherArrays, Sides, Whole
 from fedcollab.wire.limits import Limits
 from fedcollab.wire.silo import Silo
@@ -91,7 +92,9 @@ def _one_more(message: CompareMessage, reply: CompareReply) -> str | None:
     "compare",
     purpose="compared models on its test samples: counts of right ones, mean losses and their covariances",
     release=Release.EXACT,
+    step=Step.TESTING,
     limit=_limit,
+    cost=lambda message, silo: {"models": len(message["trainings"])},
     consistent=_one_more,
 )
 def compare(message: Annotated[CompareMessage, FurtherArrays], silo: Silo) -> CompareReply:
@@ -100,12 +103,15 @@ def compare(message: Annotated[CompareMessage, FurtherArrays], silo: Silo) -> Co
     found.append(outcomes.of_majority(silo, len(silo.schema.classes)))
     samples = len(silo.arrays.y_test)
     reply: CompareReply = {"samples": samples, "known": [outcome is not None for outcome in found]}
-    if samples < max(2, silo.limits.min_samples):
+    if samples < max(2, silo.limits.min_test):
         return reply
     nothing = Outcome(np.zeros(samples, dtype=bool), np.zeros(samples))
-    right = np.stack([(outcome or nothing).right for outcome in found]).astype(np.int64)
-    losses = np.stack([(outcome or nothing).loss for outcome in found])
-    return {**reply, "right": right @ right.T, "loss": losses.mean(axis=1), "spread": np.cov(losses)}
+    asked = [message.get(f"w{place}", name) for place, name in enumerate(message["trainings"])]
+    outcomes_of = [outcome or nothing for outcome in found]
+    right, loss, spread = compared(outcomes_of, silo, [*asked, "majority"])  # type: ignore[list-item]
+    known = np.array(reply["known"])
+    both = np.outer(known, known)
+    return {**reply, "right": right * both, "loss": loss * known, "spread": spread * both}
 
 
 def _outcome(message: CompareMessage, position: int, silo: Silo) -> Outcome | None:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedcollab.training.batches import plan, stacked
+from fedcollab.training.blur import blur
 from fedcollab.training.gradient import Automatic, Dense, Gradient
 from fedcollab.training.hooks import Algorithm, State
 from fedcollab.training.models import Network
@@ -71,7 +72,7 @@ class Local:
     Parameters
     ----------
     name : str
-        The client.
+        The client, as its draws know it (`Silo.lot`).
     x, y : Tensor
         Its training features and class indices.
     message : dict of Tensor
@@ -80,6 +81,10 @@ class Local:
         What it keeps between rounds.
     means : dict of Tensor
         The means over rounds of parts of its state (see `averaging`).
+    least : int
+        The fewest samples of a step.
+    lot : str
+        What the error of its update is drawn from (see `blur`); empty for none.
     """
 
     name: str
@@ -88,6 +93,8 @@ class Local:
     message: State
     state: State
     means: State = field(default_factory=dict)
+    least: int = 1
+    lot: str = ""
 
 
 def gradient(network: Network, setting: Setting, clients: int = 1) -> Gradient:
@@ -135,10 +142,14 @@ def descend(
     tuple
         Each client's reply, each client's next state, and an array with each client's mean training loss.
     """
-    plans = [plan(len(c.y), setting.batch_size, setting.epochs, setting.seed, "train", number, c.name) for c in clients]
+    plans = [
+        plan(len(c.y), setting.batch_size, setting.epochs, setting.seed, "train", number, c.name, c.least)
+        for c in clients
+    ]
     message = _stack([client.message for client in clients])
     state = _stack([client.state for client in clients])
     w = algorithm.begin(message, state)
+    begun = w.clone() if any(client.lot for client in clients) else w
     grad = gradient(network, setting, len(clients))
     active, view = -1, (w, message, state)
     for batch in stacked([c.x for c in clients], [c.y for c in clients], plans):
@@ -146,6 +157,10 @@ def descend(
             active = len(batch.sizes)
             view = (w[:active], {k: v[:active] for k, v in message.items()}, {k: v[:active] for k, v in state.items()})
         algorithm.step(*view, grad, batch)
+    for row, (client, taken) in enumerate(zip(clients, plans, strict=True)):
+        if client.lot and taken:
+            adam = setting.optimizer == "adam"
+            blur(w[row], begun[row], client.x, client.y, network, client.lot, setting.lr, len(taken), adam=adam)
     steps = torch.tensor([[float(len(steps))] for steps in plans], device=w.device)
     reply = algorithm.reply(w, message, state, steps, setting.lr)
     loss = grad.mean_loss.numpy()
@@ -172,7 +187,10 @@ def personal(client: Local, algorithm: Algorithm, network: Network, setting: Set
 
     def batches(count: int) -> Any:
         epochs = -(-count * setting.batch_size // len(client.y)) if count else 0
-        steps = plan(len(client.y), setting.batch_size, epochs, setting.seed, "personal", number, client.name)[:count]
+        drawn = plan(
+            len(client.y), setting.batch_size, epochs, setting.seed, "personal", number, client.name, client.least
+        )
+        steps = drawn[:count]
         return stacked([client.x], [client.y], [steps]) if steps else ()
 
     return algorithm.personal(_stack([client.message]), _stack([client.state]), grad, batches)[0]

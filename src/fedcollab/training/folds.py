@@ -1,24 +1,19 @@
-"""Training on all rows but some, to measure on the rest: what happens at a silo when the number of rounds is chosen.
+"""Rows cut into folds, and a model for each fold that never sees it: trained for a round, measured on that fold.
 
-A client cuts its training rows into K folds, drawn from a digest of its own samples, so that a server cannot repeat
-the draw. For each fold there is a model that never sees it. A message carries the K models; the client measures each
-on the fold that it has not seen, trains it for a round on the others, and replies with the K models and one mean loss
-over all folds. Test rows play no part.
-
-`train-alone` does all rounds at once without anybody else, and keeps at the client what each model did with each row
-that it had not seen. Later models are compared with it on the same rows: means and standard errors leave.
+A client cuts its training rows into K folds, drawn with a secret of its own, so that a server cannot repeat the draw.
+Test rows play no part. `folds_client` has the actions that a server may ask for.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, NotRequired, TypedDict, cast
+from dataclasses import dataclass, replace
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
-from msgspec import Meta
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -26,162 +21,27 @@ from fedcollab import seeds
 from fedcollab.data.schema import Arrays
 from fedcollab.data.split import fold_of
 from fedcollab.errors import InputError
-from fedcollab.training.averaging import add_means, blend, split_means, use_means
-from fedcollab.training.client import limit_setting, limit_train
+from fedcollab.training.averaging import add_means
 from fedcollab.training.client_side import (
     algorithm_of,
-    arrays_of,
     data_of,
-    gather,
     in_stacks,
     is_finite,
-    keep_state,
-    kept_state,
     lend_network,
     line_of,
-    setting_of,
-    slot_of,
-    tensor_of,
-    tensors_sent,
 )
 from fedcollab.training.descend import Local, Setting, descend, gradient, personal, steps_of
 from fedcollab.training.gradient import Dense
 from fedcollab.training.hooks import Algorithm, State
-from fedcollab.training.kept import averaged_keys, first_state, with_own, withhold
+from fedcollab.training.kept import averaged_keys, withhold
+from fedcollab.training.measures import what_diverged
 from fedcollab.training.models import Network
 from fedcollab.training.outcomes import Outcome, of_logits
-from fedcollab.training.plausible import impossible_alone, impossible_folds
-from fedcollab.training.secure_client import (
-    SecureFields,
-    SecureReply,
-    limit_masks,
-    masked_reply,
-    refuse_absurd,
-    sent_before,
-)
-from fedcollab.wire.action import Refused, Release, action, require_samples
-from fedcollab.wire.fields import FurtherArrays, Positive, Sides, Whole
-from fedcollab.wire.limits import Limits
-from fedcollab.wire.message import Message
 from fedcollab.wire.silo import Silo
 
-SLOT, ALONE = "folds", "alone"
-MOST_FOLDS, MOST_ROUNDS = 10, 10_000
+DIVISIONS = "divisions"  # where a silo keeps in which ways it has cut its rows into folds
 #: what is measured on rows that a model has not seen
 COLUMNS = ("loss", "accuracy", "loss_stderr", "accuracy_stderr")
-Models = Annotated[NDArray[np.float32], Sides("K", "P")]
-
-
-class FoldsMessage(SecureFields):
-    """What a client is sent: K models, each to be measured on the fold that it has not seen and trained on the others.
-
-    Attributes
-    ----------
-    setting, since, training, coalition
-        As in `client.TrainMessage`.
-    round : int
-        The round to train; the models are those after the rounds before it.
-    folds : int
-        K.
-    w : array
-        The flat weights of the K models.
-    train : bool
-        Whether to train them; otherwise they are only measured.
-    last : bool
-        Whether this is the last message, after which the client forgets what it kept.
-    measure : bool, optional
-        Whether to measure the models; by default they are.
-    alone : list of int, optional
-        Compare the models with what the client reached alone (`train-alone`) after so many rounds, with this kind of
-        model; and measure the coalition's models too where the algorithm makes personal ones.
-    layer : int, optional
-        As in `client.TrainMessage`.
-    """
-
-    setting: str
-    round: Whole
-    folds: Positive
-    w: Models
-    train: bool
-    last: bool
-    since: NotRequired[Whole]
-    training: NotRequired[str]
-    coalition: NotRequired[list[str]]
-    measure: NotRequired[bool]
-    alone: NotRequired[Annotated[list[Whole], Sides(2)]]
-    layer: NotRequired[Whole]
-
-
-class FoldsReply(SecureReply):
-    """What a client answers.
-
-    Attributes
-    ----------
-    finite : bool
-        Whether loss and weights of all models are finite.
-    held_out : array
-        On rows that the models have not seen, over all folds: mean loss and accuracy; and, where they are compared with
-        training alone, the standard errors of the differences of both from it (else NaN). One row for each kind of
-        model: the mean over rounds, if there is one, then the last round's models; then, where they are compared with
-        training alone and the algorithm makes personal models, the same of the coalition's models.
-    w : array, optional
-        The trained weights.
-    diverged : str, optional
-        What is not finite.
-    unfit : str, optional
-        Why the client's rows cannot be cut into folds; then nothing was measured or trained.
-    """
-
-    finite: bool
-    held_out: Annotated[NDArray[np.float64], Sides("_", len(COLUMNS), nan=True)]
-    w: NotRequired[Models]
-    diverged: NotRequired[str]
-    unfit: NotRequired[str]
-
-
-class AloneMessage(TypedDict):
-    """What a client is sent to train alone: the first weights, and how long.
-
-    Attributes
-    ----------
-    setting : str
-        As in `client.TrainMessage`.
-    rounds : int
-        How many rounds to train.
-    folds : int
-        How many folds.
-    w : array
-        The flat weights to start from.
-    training : str
-        Which training this is (see `checkpoint.identity`).
-    fewer : bool, optional
-        Whether to train models on half of each part too, which tells what more rows are worth.
-    """
-
-    setting: str
-    rounds: Annotated[int, Meta(ge=1, le=MOST_ROUNDS)]
-    folds: Positive
-    w: Annotated[NDArray[np.float32], Sides("P")]
-    training: str
-    fewer: NotRequired[bool]
-
-
-class AloneReply(TypedDict):
-    """What a client answers.
-
-    Attributes
-    ----------
-    held_out : array
-        After 0, 1, 2, ... rounds, up to the last one whose weights are finite: rows and columns as in `FoldsReply`.
-    fewer : array, optional
-        The same of the models that were trained on half of each part.
-    unfit : str, optional
-        Why the client's rows cannot be cut into folds; then nothing was trained.
-    """
-
-    held_out: Annotated[NDArray[np.float64], Sides("_", "_", len(COLUMNS), nan=True)]
-    fewer: NotRequired[Annotated[NDArray[np.float64], Sides("_", "_", len(COLUMNS), nan=True)]]
-    unfit: NotRequired[str]
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,6 +78,7 @@ class Done:
     state: State
     diverged: str = ""
     error: str = ""
+    whole: Tensor | None = None  # the trained weights, with those that stay at the client
 
 
 _parts: WeakKeyDictionary[Arrays, dict[tuple[int, int], list[Part]]] = WeakKeyDictionary()
@@ -248,155 +109,43 @@ def parts_of(silo: Silo, folds: int, seed: int) -> list[Part]:
     return known[folds, seed]
 
 
-def _limit_folds(message: FoldsMessage, silo: Silo, limits: Limits) -> None:
-    """Refuse what `train` would refuse, and more folds than models or than a silo should keep models for."""
-    limit_train({**message, "w": message["w"][0]}, silo, limits)  # type: ignore[typeddict-unknown-key]
-    limit_masks(message, silo, limits)  # for every fold's model
-    if len(message["w"]) != message["folds"] or message["folds"] > MOST_FOLDS:
-        raise Refused(f"`w` has {len(message['w'])} models; expected one for each fold, and at most {MOST_FOLDS}")
+def _division(message: Mapping[str, Any]) -> str:
+    """Return in which way a message cuts rows into folds; a setting that cannot be read is refused later."""
+    try:
+        return f"{message['folds']} folds, seed {json.loads(message['setting'])['seed']}"
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return ""
 
 
-def train_folds_stacked(messages: Mapping[str, Any], silos: Mapping[str, Silo]) -> dict[str, Message]:
-    """Measure and train the fold models of many clients, stacked; arguments as in `client.train_stacked`."""
-    setting = setting_of(messages)
-    unfit = {
-        name: _unfit(parts_of(silos[name], messages[name]["folds"], setting.seed), silos[name]) for name in messages
-    }
-    replies: dict[str, Message] = {
-        name: {"finite": True, "held_out": np.full((1, len(COLUMNS)), np.nan), "unfit": why}
-        for name, why in unfit.items()
-        if why
-    }
-    replies |= sent_before({name: message for name, message in messages.items() if not unfit[name]}, silos)
-    work = {name: _work(messages[name], silos[name], setting) for name in messages if name not in replies}
-    for name, folds in _all_folds(work, setting, silos).items():
-        replies[name] = _reply(messages[name], silos[name], folds)
-    return gather(messages, [replies])
+def new_division(message: Mapping[str, Any], silo: Silo) -> int:
+    """Return 1 for a message that cuts a silo's rows into folds in a new way, 0 for one that it has used before."""
+    return int(_division(message) not in silo.state.get(DIVISIONS, {}).get("known", []))
 
 
-def train_alone_stacked(messages: Mapping[str, Any], silos: Mapping[str, Silo]) -> dict[str, Message]:
-    """Train the fold models of many clients, each alone, for all rounds; arguments as in `client.train_stacked`."""
-    setting = setting_of(messages)
-    replies: dict[str, Message] = {}
-    tracks = {}
-    for name, message in messages.items():
-        parts = parts_of(silos[name], message["folds"], setting.seed)
-        unfit = _unfit(parts, silos[name])
-        if unfit:
-            replies[name] = {"held_out": np.full((1, 1, len(COLUMNS)), np.nan), "unfit": unfit}
-        else:
-            if message.get("fewer"):
-                draw = seeds.generator(setting.seed, "fewer rows", silos[name].secret)
-                parts = [*parts, *(_halved(part, draw) for part in parts)]
-            w = tensor_of(message["w"], silos[name].device)
-            tracks[name] = _Alone(message["rounds"], parts, [w] * len(parts), [None] * len(parts))
-    number = 0
-    while any(number <= track.rounds for track in tracks.values() if not track.ended):
-        number += 1
-        running = {name: track for name, track in tracks.items() if not track.ended and number <= track.rounds + 1}
-        work = {name: track.work(name, number, setting) for name, track in running.items()}
-        for name, folds in _all_folds(work, setting, silos).items():
-            running[name].take(folds, number, setting)
-    for name, track in tracks.items():
-        if track.error:
-            replies[name] = {"error": track.error}
-            continue
-        folds = messages[name]["folds"]
-        outcomes = [joined([parts[:folds] for parts in kinds]) for kinds in track.outcomes]
-        silos[name].state[ALONE] = {
-            "training": messages[name]["training"],
-            "loss": np.stack([[kind.loss for kind in kinds] for kinds in outcomes]).astype(np.float32),
-            "right": np.stack([[kind.right for kind in kinds] for kinds in outcomes]).astype(np.uint8),
-        }
-        replies[name] = {"held_out": np.stack([[_columns(kind, None) for kind in kinds] for kinds in outcomes])}
-        if messages[name].get("fewer"):
-            fewer = [joined([parts[folds:] for parts in kinds]) for kinds in track.outcomes]
-            replies[name]["fewer"] = np.stack([[_columns(kind, None) for kind in kinds] for kinds in fewer])
-    return gather(messages, [replies])
+def note_division(message: Mapping[str, Any], silo: Silo) -> None:
+    """Keep in which way a silo's rows were cut into folds."""
+    if new_division(message, silo):
+        known = silo.state.get(DIVISIONS, {}).get("known", [])
+        silo.state[DIVISIONS] = {"known": [*known, _division(message)]}
 
 
-def _halved(part: Part, draw: np.random.Generator) -> Part:
+def unfit_folds(parts: list[Part], silo: Silo) -> str:
+    """Return why a client's folds cannot be used: empty ones, or updates of fewer samples than the silo's limit."""
+    fewest, held = min(len(part.y) for part in parts), min(len(part.y_held) for part in parts)
+    if fewest < silo.limits.min_samples:
+        return f"a fold leaves {fewest} sample(s) to train on; this silo asks for at least {silo.limits.min_samples}"
+    if held < silo.limits.min_samples:  # the models of two folds differ by the samples of these folds
+        return f"a fold has {held} sample(s); this silo asks for at least {silo.limits.min_samples}"
+    return "" if all(len(part.y_held) for part in parts) else "a fold has no samples"
+
+
+def halved(part: Part, draw: np.random.Generator) -> Part:
     """Return a part with half of its training rows (at least one), labels spread as evenly as it goes."""
     kept = torch.from_numpy(fold_of(part.y.cpu().numpy(), 2, draw) == 0).to(part.y.device)
     return replace(part, x=part.x[kept], y=part.y[kept]) if kept.any() else part
 
 
-@action(
-    "train-folds",
-    purpose="trained models on a part of the samples and measured them on the rest: weights and one mean loss",
-    release=Release.EXACT,
-    limit=_limit_folds,
-    consistent=impossible_folds,
-    stacked=train_folds_stacked,
-)
-def train_folds(message: Annotated[FoldsMessage, FurtherArrays], silo: Silo) -> Annotated[FoldsReply, FurtherArrays]:
-    """Measure and train the fold models of one client."""
-    return cast(FoldsReply, train_folds_stacked({silo.name: message}, {silo.name: silo})[silo.name])
-
-
-def _limit_alone(message: AloneMessage, silo: Silo, limits: Limits) -> None:
-    """Refuse a setting that does not fit, and too few samples; no weights leave, so that it needs no partners."""
-    require_samples(len(silo.arrays.y), limits, "a measurement")
-    limit_setting(message, silo, limits)
-    if message["folds"] > MOST_FOLDS:
-        raise Refused(f"`folds` is {message['folds']}; this silo makes at most {MOST_FOLDS}")
-
-
-@action(
-    "train-alone",
-    purpose="trained models alone on a part of the samples and measured them on the rest: mean losses and accuracies",
-    release=Release.EXACT,
-    limit=_limit_alone,
-    consistent=impossible_alone,
-    stacked=train_alone_stacked,
-)
-def train_alone(message: AloneMessage, silo: Silo) -> AloneReply:
-    """Train the fold models of one client alone, for all rounds; only what was measured leaves."""
-    return cast(AloneReply, train_alone_stacked({silo.name: message}, {silo.name: silo})[silo.name])
-
-
-@dataclass(eq=False)
-class _Alone:
-    """The fold models of a client that trains alone: the server's part of the rounds, done at the client."""
-
-    rounds: int
-    parts: list[Part]
-    w: list[Tensor]
-    means: list[Tensor | None]
-    outcomes: list[list[list[Outcome]]] = field(default_factory=list)
-    ended: bool = False
-    error: str = ""
-
-    def work(self, name: str, number: int, setting: Setting) -> list[Work]:
-        """Return what is to be done in a round: the last one, after which nothing is trained, only measures."""
-        return [
-            Work(
-                Local(f"{name}, fold {fold}", part.x, part.y, {"w": w}, {}),
-                [w] if not setting.averaging else [w if mean is None else mean, w],
-                w,
-                part,
-                number,
-                number <= self.rounds,
-            )
-            for fold, (part, w, mean) in enumerate(zip(self.parts, self.w, self.means, strict=True))
-        ]
-
-    def take(self, folds: list[Done], number: int, setting: Setting) -> None:
-        """Keep what a round measured, and go on with the weights that it trained, unless they are not finite."""
-        self.error = next((fold.error for fold in folds if fold.error), "")
-        if self.error:
-            self.ended = True
-            return
-        self.outcomes.append([list(kinds) for kinds in zip(*(fold.outcomes for fold in folds), strict=True)])
-        self.ended = any(fold.diverged for fold in folds)
-        if self.ended or number > self.rounds:
-            return
-        self.w = [fold.reply["w"] for fold in folds]
-        if setting.averaging:
-            self.means = [blend(mean, w, number, setting.averaging) for mean, w in zip(self.means, self.w, strict=True)]
-
-
-def _all_folds(work: Mapping[str, list[Work]], setting: Setting, silos: Mapping[str, Silo]) -> dict[str, list[Done]]:
+def all_folds(work: Mapping[str, list[Work]], setting: Setting, silos: Mapping[str, Silo]) -> dict[str, list[Done]]:
     """Do the work of many clients' folds in stacks, and return what each fold of each client left."""
     if not work:
         return {}
@@ -404,54 +153,17 @@ def _all_folds(work: Mapping[str, list[Work]], setting: Setting, silos: Mapping[
     steps = {key: steps_of(len(job.local.y), setting) for key, job in jobs.items()}
     device = next(iter(silos.values())).device
 
-    def stack(keys: list[str]) -> dict[str, Done]:
+    def one(key: str) -> dict[str, Done]:
+        return _measure_and_train({key: jobs[key]}, setting, device)
+
+    def stack(keys: list[str]) -> dict[str, Done]:  # does not call itself: that would keep every round's weights alive
         done = _measure_and_train({key: jobs[key] for key in keys}, setting, device)
         if len(keys) > 1 and any(result.error for result in done.values()):  # only the client at fault is lost
-            done = {key: stack([key])[key] for key in keys}
+            done = {key: one(key)[key] for key in keys}
         return done
 
     done = {key: result for results in in_stacks(stack, steps, setting, device) for key, result in results.items()}
     return {name: [done[f"{name}\x1f{fold}"] for fold in range(len(folds))] for name, folds in work.items()}
-
-
-def _unfit(parts: list[Part], silo: Silo) -> str:
-    """Return why a client's folds cannot be used: empty ones, or updates of fewer samples than the silo's limit."""
-    fewest = min(len(part.y) for part in parts)
-    if fewest < silo.limits.min_samples:
-        return f"a fold leaves {fewest} sample(s) to train on; this silo asks for at least {silo.limits.min_samples}"
-    return "" if all(len(part.y_held) for part in parts) else "a fold has no samples"
-
-
-def _work(message: Message, silo: Silo, setting: Setting) -> list[Work]:
-    """Return a client's folds with what it was sent for each, and each one's state (a new one if the client is new)."""
-    algorithm = algorithm_of(setting)
-    sent = tensors_sent(message, silo.device)
-    kept = kept_state(silo, message, _slot(message))
-    work = []
-    for fold, part in enumerate(parts_of(silo, message["folds"], setting.seed)):
-        own = {key: value[fold] for key, value in sent.items()}
-        mean = own.pop("mean", None)
-        if kept is None:
-            state = first_state(algorithm, own, setting)
-            if state and "since" in message:
-                raise InputError(f"client `{silo.name}` has lost what it kept of round {message['since']}")
-        else:
-            arrays = {key: value for key, value in kept.items() if isinstance(value, np.ndarray)}
-            state = {key: tensor_of(value, silo.device)[fold] for key, value in arrays.items()}
-        state, means = split_means(state)
-        name = f"{silo.name}, fold {fold}"
-        local = Local(name, part.x, part.y, with_own(own, state, setting), state, means)
-        measured: list[Tensor | Local] = []
-        if message.get("measure", True):
-            measured = [local]
-            if mean is not None:
-                used = use_means(state, means)
-                averaged = Local(name, part.x, part.y, with_own({**own, "w": mean}, used, setting), used)
-                measured = [averaged, local]
-            if algorithm.personalises and "alone" in message:
-                measured += [kind.message["w"] for kind in measured if isinstance(kind, Local)]
-        work.append(Work(local, measured, own["w"], part, message["round"], message["train"]))
-    return work
 
 
 def _measure_and_train(jobs: Mapping[str, Work], setting: Setting, device: str) -> dict[str, Done]:
@@ -471,11 +183,12 @@ def _measure_and_train(jobs: Mapping[str, Work], setting: Setting, device: str) 
     except Exception as error:  # as in training: the clients of this stack fail, the others go on
         return {key: Done([], {}, {}, error=line_of(error)) for key in jobs}
     for key, reply, state, loss in zip(trained, replies, states, losses, strict=True):
-        job = jobs[key]
+        job, whole = jobs[key], reply["w"].clone()
         withhold(reply, state, job.sent, setting)
         state = add_means(state, job.local.means, averaged_keys(algorithm, setting), job.number, setting.averaging)
         good = np.isfinite(loss) and all(is_finite(value) for value in (*reply.values(), *state.values()))
-        measured[key] = replace(measured[key], reply=reply, state=state, diverged="" if good else f"loss {loss:g}")
+        diverged = "" if good else what_diverged(float(loss))
+        measured[key] = replace(measured[key], reply=reply, state=state, diverged=diverged, whole=whole)
     return measured
 
 
@@ -521,34 +234,6 @@ def _outcomes_stacked(grad: Dense, models: list[Tensor], parts: list[Part]) -> l
     return [Outcome(right[row, :size], losses[row, :size]) for row, size in enumerate(sizes)]
 
 
-def _reply(message: Message, silo: Silo, folds: list[Done]) -> Message:
-    """Return a client's reply from its folds, and keep their states for the next round."""
-    error = next((fold.error for fold in folds if fold.error), "")
-    if error:
-        return {"error": error}
-    alone = _alone(message["alone"], silo) if "alone" in message else None
-    kinds = joined([list(kind) for kind in zip(*(fold.outcomes for fold in folds), strict=True)])
-    held_out = np.array([_columns(kind, alone) for kind in kinds]).reshape(-1, len(COLUMNS))
-    diverged = next((fold.diverged for fold in folds if fold.diverged), "")
-    if diverged:
-        return {"finite": False, "held_out": held_out, "diverged": diverged}
-    if message["last"]:
-        for slot in (_slot(message), f"{_slot(message)}-before"):
-            silo.state.pop(slot, None)
-    if not message["train"]:
-        return {"finite": True, "held_out": held_out}
-    if "group" in message:
-        refuse_absurd(message, silo, float(held_out[:, 0].max()))
-    keep_state(silo, message, arrays_of(_stack([fold.state for fold in folds])), _slot(message))
-    plain = {"finite": True, "held_out": held_out}
-    return masked_reply(message, silo, arrays_of(_stack([fold.reply for fold in folds])), plain)
-
-
-def _slot(message: Message) -> str:
-    """Return the place in a client's state for the fold models of a training: several trainings may run in step."""
-    return slot_of(message, f"{SLOT} {message.get('training', '')}")
-
-
 def joined(kinds: list[list[Outcome]]) -> list[Outcome]:
     """Return the outcomes of each kind of model on the rows of all folds, one fold after the other."""
     return [
@@ -557,16 +242,7 @@ def joined(kinds: list[list[Outcome]]) -> list[Outcome]:
     ]
 
 
-def _alone(which: list[int], silo: Silo) -> Outcome:
-    """Return what the client reached alone with each row, after a number of rounds with a kind of model."""
-    kept = silo.state.get(ALONE)
-    number, kind = which
-    if kept is None or not (0 <= number < len(kept["loss"]) and 0 <= kind < kept["loss"].shape[1]):
-        raise InputError(f"client `{silo.name}` has not trained alone for {number} rounds")
-    return Outcome(kept["right"][number, kind].astype(bool), kept["loss"][number, kind].astype(np.float64))
-
-
-def _columns(outcome: Outcome, alone: Outcome | None) -> list[float]:
+def columns_of(outcome: Outcome, alone: Outcome | None) -> list[float]:
     """Return what `COLUMNS` names; the standard errors are those of the differences from training alone."""
     measures = [float(outcome.loss.mean()), float(outcome.right.mean())]
     if alone is None or len(outcome.loss) < 2:
@@ -579,8 +255,3 @@ def _stderr(values: NDArray[np.float64]) -> float:
     """Return the standard error of a mean; NumPy's `std` takes three times as long for the few values of a client."""
     centred = values - values.sum() / len(values)
     return float(np.sqrt(centred @ centred / (len(values) - 1) / len(values)))
-
-
-def _stack(parts: list[State]) -> State:
-    """Stack the arrays of the folds, one row for each fold."""
-    return {key: torch.stack([part[key] for part in parts]) for key in parts[0]}

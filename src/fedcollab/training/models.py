@@ -340,6 +340,7 @@ def check_model(model: str | Factory | nn.Module, options: Mapping[str, Any] | N
         Network(Network.describe(name_model(model), options or {}, schema.shape, len(schema.classes)))
 
 
+@lru_cache(maxsize=16)
 def size_of(text: str) -> int:
     """Return the length of a network's flat vector without allocating it; `text` is as `Network.describe` writes it."""
     module = _outline(text)

@@ -237,9 +237,10 @@ class TrainingResult:
             for row, flat in enumerate(rows)
             for name, value in _split(flat, self.layout).items()
         }
-        beside = {".safetensors": bytes(save_arrays(tensors)), ".jsonl": self.history.lines()}
+        models = bytes(save_arrays(tensors))
+        beside = {".safetensors": models, ".jsonl": self.history.lines()}
         for suffix, written in beside.items():
-            artefact.write_bytes(path.with_suffix(suffix), written)
+            artefact.write_bytes(path.with_suffix(suffix), written, private=written is models)
         artefact.write_json(
             path,
             "training",

@@ -19,14 +19,15 @@ from numpy.typing import NDArray
 
 from fedcollab.secure import member
 from fedcollab.secure.nested import limit_sums
-from fedcollab.wire.action import Refused, Release, action
+from fedcollab.silo.rounding import moved_for_decision, share_errors
+from fedcollab.wire.action import Refused, Release, Step, action, free
 from fedcollab.wire.fields import Positive, Sides, Whole
 from fedcollab.wire.limits import Limits
 from fedcollab.wire.message import Message
 from fedcollab.wire.silo import Silo
 
-#: a model is absurd if its loss is this many times that of guessing, or of the first model, whichever is more
-ABSURD = 10.0
+#: a model is absurd if, on this share of rows, its loss is so many times that of guessing, or of the first model
+ABSURD, SHARE = 10.0, 0.2
 
 Boxes = Annotated[NDArray[np.uint8], Sides("_", "_")]
 Masked = Annotated[NDArray[np.uint32], Sides("_")]
@@ -109,7 +110,9 @@ def _limit_keys(message: KeysMessage, silo: Silo, limits: Limits) -> None:
     "secure-keys",
     purpose="drew a key for the masks of a coalition: its public part, signed",
     release=Release.NOTHING,
+    step=Step.TRAINING,
     limit=_limit_keys,
+    cost=free,
 )
 def secure_keys(message: KeysMessage, silo: Silo) -> KeysReply:
     """Draw a key for a group of secure aggregation, and return its certificate."""
@@ -120,6 +123,9 @@ def secure_keys(message: KeysMessage, silo: Silo) -> KeysReply:
     "secure-unmask",
     purpose="revealed shares of the masks that are left in a sum over a coalition",
     release=Release.NOTHING,
+    step=Step.TRAINING,
+    limit=None,
+    cost=free,
 )
 def secure_unmask(message: UnmaskMessage, silo: Silo) -> UnmaskReply:
     """Reveal shares of masks, so that the server can add up the updates of those who are left."""
@@ -191,11 +197,12 @@ def masked_reply(message: Message, silo: Silo, arrays: Message, plain: Message) 
     return reply
 
 
-def refuse_absurd(message: Message, silo: Silo, loss: float) -> None:
-    """Refuse to train on from a model whose loss on the member's held-out rows is absurd.
+def refuse_absurd(message: Message, silo: Silo, losses: NDArray[np.float64]) -> None:
+    """Refuse to train on from a model that is absurd on the member's held-out rows.
 
-    The rule: not a number, or more than `ABSURD` times the larger of ln(classes), which guessing has, and the loss of
-    the first model of this training.
+    The rule: on more than `SHARE` of the rows the loss is not a number, or more than `ABSURD` times the larger of
+    ln(classes), which guessing has, and the mean loss of the first model of this training. The share is moved by
+    its error first, so that a refusal says nothing about single rows.
 
     Parameters
     ----------
@@ -203,8 +210,8 @@ def refuse_absurd(message: Message, silo: Silo, loss: float) -> None:
         What the member was sent.
     silo : Silo
         The member, which keeps the loss of the first model.
-    loss : float
-        The mean loss of the model that was sent.
+    losses : array
+        The loss of each held-out row under the model that was sent.
 
     Raises
     ------
@@ -213,11 +220,15 @@ def refuse_absurd(message: Message, silo: Silo, loss: float) -> None:
     """
     kept = silo.state[member.GROUP]
     first = {**kept.get("first", {})}
-    began = first.setdefault(message["training"], loss if math.isfinite(loss) else 0.0)
+    mean = float(losses.mean())
+    began = first.setdefault(message["training"], mean if math.isfinite(mean) else 0.0)
     most = ABSURD * max(math.log(len(silo.schema.classes)), began)
-    if not loss <= most:
+    share = float((~(losses <= most)).mean())
+    error = float(share_errors(share, len(losses)))
+    if moved_for_decision(share, error, silo, "absurd", message["w"]) > SHARE:
         raise Refused(
-            f"the model of round {message['round']} has loss {loss:.3g} on this silo's held-out rows, over {most:.3g}: "
-            "an update that went into it was absurd (under masks it cannot be told whose); this silo does not go on"
+            f"the model of round {message['round']} has a loss over {ABSURD:g} times that of guessing, or of the first "
+            "model, on many of this silo's held-out rows: an update that went into it was absurd (under masks it "
+            "cannot be told whose); this silo does not go on"
         )
     silo.state[member.GROUP] = {**kept, "first": first}

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from fedcollab.errors import FedcollabWarning, Paused
 from fedcollab.federation import Federation
 from fedcollab.progress import Progress
-from fedcollab.training import folds
+from fedcollab.training import folds_client
 from fedcollab.training.checkpoint import Stopping
 from fedcollab.training.hooks import State
 from fedcollab.training.rounds import Grouping, Replies, Session, arrays_of, seen_key, tensor_of
@@ -117,7 +117,9 @@ def train_in_step(
         layers = [(position, messages) for position, call in now.items() for messages in call.layers]
         answered: dict[int, list[Answered]] = {position: [] for position in now}
         try:
-            replies = federation.call_several([(folds.train_folds, messages) for _, messages in layers], partial=True)
+            replies = federation.call_several(
+                [(folds_client.train_folds, messages) for _, messages in layers], partial=True
+            )
         except Paused as error:
             for position in now:
                 go_on(position, error)
@@ -175,7 +177,7 @@ def fold_rounds(
         As in `choose_rounds`.
     alone : mapping, optional
         For each client the rounds and the kind of model that it would use alone; what is measured is compared with it
-        (see `folds.FoldsMessage`).
+        (see `folds_client.FoldsMessage`).
 
     Returns
     -------
@@ -203,7 +205,7 @@ def fold_rounds(
                     sent[name]["measure"] = False
                 elif alone is not None and name in alone:
                     sent[name]["alone"] = list(alone[name])
-            layers.append(session.completed(folds.train_folds, number, sent, layer))
+            layers.append(session.completed(folds_client.train_folds, number, sent, layer))
         if not layers[0]:
             break
         try:

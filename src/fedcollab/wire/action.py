@@ -1,12 +1,19 @@
 """Everything that a client will ever do for a server is an action, declared once, beside the function that does it.
 
-    @action("spread", purpose="said how far each column is spread: sums of squares", release=Release.SUMMARY)
+    @action("spread", purpose="said how far each column is spread: sums of squares", release=Release.SUMMARY,
+            step=Step.SCHEMA, limit=None, cost=free)
     def spread(message: SpreadMessage, silo: Silo) -> SpreadReply: ...
 
 An action may read the silo's data and read and write the silo's state; only its reply leaves. The declaration is all
 there is to know about it: the silo's guard checks messages against its types, applies its limits and decides by its
-`release` what differential privacy demands; the log quotes its purpose; the vectorised runtime calls its stacked
-version. An action that is not declared cannot be called.
+`release` what differential privacy demands; its `step` says which part of an approved plan it belongs to, its `cost`
+what a message takes from that plan's budget; the log quotes its purpose; the vectorised runtime calls its stacked
+version. An action that is not declared cannot be called. Release, step, limit and cost have no defaults: whoever adds
+an action decides.
+
+    cost=free                                              nothing: the reply tells no more however often it is asked
+    cost=lambda message, silo: {"models": len(message["models"])}          each model's measure is an answer about rows
+    cost=lambda message, silo: {"rounds": 1, "repeats": message["folds"]}  an update, on rows divided in a new way
 """
 
 from __future__ import annotations
@@ -24,6 +31,39 @@ from fedcollab.wire.silo import Silo
 
 Function = Callable[[Any, Silo], Any]
 Stacked = Callable[[Mapping[str, Any], Mapping[str, Silo]], dict[str, Any]]
+Limit = Callable[[Any, Silo, Limits], None]
+Cost = Callable[[Any, Silo], Mapping[str, int]]
+
+
+#: what a plan's budget counts, and its words
+SPENDS = {
+    "models": "models tested on its samples",
+    "repeats": "ways of dividing its samples into folds",
+    "rounds": "updates computed from its samples",
+    "schemas": "schemas taken over",
+}
+
+
+class Step(Enum):
+    """The part of a plan that an action belongs to, in the words of a review.
+
+    `ROUNDS` is the training of models on folds, by which the number of rounds is chosen (in a train plan) and
+    candidates are compared (in a look that has candidates): updates of a part of the samples leave, and one measure a
+    round over the rest.
+    """
+
+    CHECK = "data check"
+    SCHEMA = "schema"
+    DISTANCES = "distances"
+    ADVICE = "advice"
+    ROUNDS = "choice of rounds"
+    TRAINING = "training"
+    TESTING = "testing"
+
+
+def free(message: Any, silo: Silo) -> Mapping[str, int]:
+    """Return the cost of a message whose reply tells nothing more about samples however often it is asked."""
+    return {}
 
 
 class Empty(TypedDict):
@@ -49,7 +89,7 @@ class Action:
 
     Parameters
     ----------
-    name, purpose, release, limit, consistent, noise, stacked
+    name, purpose, release, step, cost, limit, consistent, noise, stacked
         As in `action`.
     function : callable
         The client's side: (message, silo) to reply.
@@ -63,7 +103,9 @@ class Action:
     function: Function
     message: Any
     reply: Any
-    limit: Callable[[Any, Silo, Limits], None] | None = None
+    step: Step
+    cost: Cost
+    limit: Limit | None = None
     consistent: Callable[[Any, Any], str | None] | None = None
     noise: Callable[[Any, Silo], Mapping[str, float] | None] | None = None
     stacked: Stacked | None = None
@@ -131,7 +173,9 @@ def action(
     *,
     purpose: str,
     release: Release,
-    limit: Callable[[Any, Silo, Limits], None] | None = None,
+    step: Step,
+    limit: Limit | None,
+    cost: Cost,
     consistent: Callable[[Any, Any], str | None] | None = None,
     noise: Callable[[Any, Silo], Mapping[str, float] | None] | None = None,
     stacked: Stacked | None = None,
@@ -148,8 +192,13 @@ def action(
         What was done, in words for the silo's administrator.
     release : Release
         What the reply reveals about samples. There is no default: whoever adds an action must decide.
-    limit : callable, optional
-        `(message, silo, limits)`; raises `Refused` where the silo's limits forbid what a proper message asks.
+    step : Step
+        The part of a plan that the action belongs to; a silo that requires plans serves it in such a part alone.
+    limit : callable or None
+        `(message, silo, limits)`; raises `Refused` where the silo's limits forbid what a proper message asks. None
+        where nothing that a message could ask needs a limit.
+    cost : callable
+        `(message, silo)`; what the message takes from the plan's budget, by the keys of `SPENDS`. `free` for nothing.
     consistent : callable, optional
         `(message, reply)`; what is wrong between fields, or None.
     noise : callable, optional
@@ -175,7 +224,18 @@ def action(
     def declare(function: Function) -> Action:
         hints = get_type_hints(function, include_extras=True)
         declared = Action(
-            name, purpose, release, function, hints["message"], hints["return"], limit, consistent, noise, stacked
+            name,
+            purpose,
+            release,
+            function,
+            hints["message"],
+            hints["return"],
+            step,
+            cost,
+            limit,
+            consistent,
+            noise,
+            stacked,
         )
         ACTIONS[name] = declared
         return declared
@@ -227,6 +287,27 @@ def require_samples(samples: int, limits: Limits, what: str) -> None:
     """
     if samples < limits.min_samples:
         raise Refused(f"{what} is made of {samples} sample(s); this silo asks for at least {limits.min_samples}")
+
+
+def require_tests(samples: int, limits: Limits, what: str) -> None:
+    """Refuse to send measures that are made of fewer test samples than the silo's limit.
+
+    Parameters
+    ----------
+    samples : int
+        How many test samples the measures are made of.
+    limits : Limits
+        The silo's limits.
+    what : str
+        What would be sent, for the error message.
+
+    Raises
+    ------
+    Refused
+        If there are too few.
+    """
+    if samples < limits.min_test:
+        raise Refused(f"{what} is made of {samples} test sample(s); this silo asks for at least {limits.min_test}")
 
 
 def require_size(numbers: int, limits: Limits) -> None:

@@ -26,6 +26,9 @@ class Wire(Runtime):
         The clients; they act one after the other.
     device : str
         Where models run.
+    keys : mapping of str to bytes, optional
+        Secret keys of clients, with which their folds, splits and batches are drawn (`Silo.lot`): a test that compares
+        with silos of a real federation hands theirs over.
     spy : callable, optional
         Called with every (action, client name, message bytes, reply bytes) that crosses the line.
 
@@ -37,12 +40,20 @@ class Wire(Runtime):
 
     min_samples = NO_LIMITS.min_samples
 
-    def __init__(self, clients: Iterable[ClientData], *, device: str = "cpu", spy: Spy | None = None) -> None:
+    def __init__(
+        self,
+        clients: Iterable[ClientData],
+        *,
+        device: str = "cpu",
+        keys: Mapping[str, bytes] | None = None,
+        spy: Spy | None = None,
+    ) -> None:
         checked = check_clients(clients)
         super().__init__(client.name for client in checked)
         self.clients, self.device = checked, device
         self._data = {client.name: client for client in checked}
         self._state: dict[str, dict[str, bytes]] = {name: {} for name in self.names}
+        self._keys = dict(keys or {})
         self._spy = spy
         self.bytes_on_wire = 0
 
@@ -72,7 +83,7 @@ class Wire(Runtime):
     def _serve(self, action: Action, name: str, content: bytes) -> bytes:
         """Do the client's side of one call: bytes in, bytes out, state read from and written back to bytes."""
         kept: dict[str, Message] = {key: unpack(value) for key, value in self._state[name].items()}
-        silo = Silo(self._data[name], kept, self.device, NO_LIMITS)
+        silo = Silo(self._data[name], kept, self.device, NO_LIMITS, self._keys.get(name, b""))
         reply = pack(action(unpack(content), silo))
         self._state[name] = {key: pack(value) for key, value in silo.state.items()}
         return reply

@@ -21,11 +21,13 @@ from msgspec import Meta
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fedcollab import seeds
 from fedcollab.distances.methods.heads import Head, find
 from fedcollab.distances.sampling import folds as folding
 from fedcollab.distances.sampling.least import require
 from fedcollab.distances.sampling.uncertainty import partial, summary
-from fedcollab.wire.action import Empty, Release, action
+from fedcollab.silo.rounding import lot_of, rounded_shares
+from fedcollab.wire.action import Empty, Release, Step, action, require_samples
 from fedcollab.wire.fields import Finite, Positive, Sides, Whole
 from fedcollab.wire.silo import Silo
 
@@ -34,6 +36,8 @@ Floats = NDArray[np.float64]
 
 #: what a client may be asked for at most: more would be an attack on its memory, or a mistake
 FOLDS, REPEATS, REPLICATES, CLASSES = 100, 100, 1_000, 100_000
+#: the error of an update that is sent, as a share of its standard error
+BLUR = 0.5
 
 Classes = Annotated[int, Meta(ge=1, le=CLASSES)]
 Folds = Annotated[int, Meta(ge=2, le=FOLDS)]
@@ -146,7 +150,14 @@ class JudgeReply(TypedDict):
     replicates: Annotated[Floats, Sides("N", "E", "_", low=-5, high=6)]
 
 
-@action("cross-norm", purpose="said how long a sample is on average: one number", release=Release.EXACT)
+@action(
+    "cross-norm",
+    purpose="said how long a sample is on average: one number",
+    release=Release.EXACT,
+    step=Step.DISTANCES,
+    limit=None,  # `require` counts the samples
+    cost=lambda message, silo: {"models": 1},
+)
 def norm(message: NormMessage, silo: Silo) -> NormReply:
     """Return the mean squared length of the client's training samples."""
     x = rows(silo)
@@ -154,7 +165,14 @@ def norm(message: NormMessage, silo: Silo) -> NormReply:
     return {"norm": np.array([np.mean(np.sum(np.square(x, dtype=np.float64), axis=1))])}
 
 
-@action("cross-open", purpose="took over the plan of a comparison with other clients", release=Release.NOTHING)
+@action(
+    "cross-open",
+    purpose="took over the plan of a comparison with other clients",
+    release=Release.NOTHING,
+    step=Step.DISTANCES,
+    limit=None,  # `check` counts the samples of folds and training sizes
+    cost=lambda message, silo: {"repeats": max(message["repeats"], default=1)},
+)
 def open_plan(message: ClientPlan, silo: Silo) -> Empty:
     """Keep the plan for later messages, if it respects the client's limits."""
     check(message, silo)
@@ -191,7 +209,14 @@ def check(part: ClientPlan, silo: Silo) -> None:
         require(silo, message, more - less, f"updates from {less} and from {more} samples (no multiples of the limit)")
 
 
-@action("cross-step", purpose="trained models that tell clients apart: weights", release=Release.EXACT)
+@action(
+    "cross-step",
+    purpose="trained models that tell clients apart: weights",
+    release=Release.EXACT,
+    step=Step.DISTANCES,
+    limit=None,  # what it sums over was checked with the plan
+    cost=lambda message, silo: {"rounds": len(silo.state.get("cross", {}).get("sizes", [0]))},
+)
 def step(message: StepMessage, silo: Silo) -> StepMessage:
     """Return the weights after one step on the client's own training samples."""
     part = ClientPlan(**silo.state["cross"])
@@ -199,10 +224,19 @@ def step(message: StepMessage, silo: Silo) -> StepMessage:
     return {"w": descend(part, w, silo).cpu().numpy()}
 
 
+def _tested(message: StepMessage, silo: Silo) -> dict[str, int]:
+    """Return the cost of testing discriminators: each pair and direction has one accuracy."""
+    part = silo.state.get("cross")
+    return {"models": 1 if part is None else len(part["sizes"]) * find(part["head"]).directions}
+
+
 @action(
     "cross-validate",
     purpose="tested models that tell clients apart: accuracies and their spread",
     release=Release.EXACT,
+    step=Step.DISTANCES,
+    limit=lambda message, silo, limits: require_samples(len(silo.arrays.y), limits, "an accuracy"),
+    cost=_tested,
 )
 def validate(message: StepMessage, silo: Silo) -> JudgeReply:
     """Return held-out accuracies. The plan is kept, since the reply may be lost and asked for again."""
@@ -212,6 +246,8 @@ def validate(message: StepMessage, silo: Silo) -> JudgeReply:
 
 def descend(part: ClientPlan, w: Tensor, silo: Silo) -> Tensor:
     """Return w - step * gradient of the mean loss over the client's training samples.
+
+    Where the silo's limits ask for it, a gradient gets an error of half its standard error, as updates in training do.
 
     Parameters
     ----------
@@ -230,6 +266,7 @@ def descend(part: ClientPlan, w: Tensor, silo: Silo) -> Tensor:
     head = find(part.head)
     x, y = tensors(silo)
     updated = torch.empty_like(w)
+    draw = seeds.generator(part.seed, "cross step", lot_of(silo, w.cpu().numpy()))
     for (size, repeat, fold), chosen, target, scale in _groups(part, silo.device):
         train, _ = folding.split(_parts(part, silo, repeat), fold, size)
         features, labels = x[train], y[train, None]
@@ -237,6 +274,12 @@ def descend(part: ClientPlan, w: Tensor, silo: Silo) -> Tensor:
         residual = head.spread(head.residual(outputs, labels, target), labels, part.classes) / size
         gradient = torch.einsum("mgr,md->grd", residual, features) / scale[:, None, None]
         gradient = torch.cat([gradient, residual.sum(0)[..., None]], dim=2)
+        if silo.limits.blur_updates:
+            squares = torch.einsum("mgr,md->grd", residual**2, features**2) / scale[:, None, None] ** 2
+            squares = torch.cat([squares, (residual**2).sum(0)[..., None]], dim=2)
+            gradient += (
+                BLUR * squares.sqrt() * torch.from_numpy(draw.standard_normal(squares.shape)).float().to(w.device)
+            )
         updated[chosen] = w[chosen] - head.step * gradient
     return updated
 
@@ -274,11 +317,11 @@ def judge(part: ClientPlan, w: Tensor, silo: Silo) -> JudgeReply:
         times = np.array(part.repeats, dtype=np.float64)[pair]
         hits[pair[:, None], direction[:, None], samples[size:]] += right[:, size:] / times[:, None]
         np.add.at(fitted, (pair, direction), right[:, :size].mean(axis=1) / times / part.folds)
-    drawn = summary(hits, partial(np.array(part.sizes)), part.replicates, part.seed, silo)
+    drawn = summary(hits, partial(np.array(part.sizes)), part.replicates, part.seed, silo, w.cpu().numpy())
     return {
         "accuracy": drawn["accuracy"],
         "variance": drawn["variance"],
-        "fitted": fitted,
+        "fitted": rounded_shares(fitted, count, silo, "fitted", w.cpu().numpy()),
         "replicates": drawn["replicates"],
     }
 
@@ -323,4 +366,4 @@ def _groups(part: ClientPlan, device: str) -> list[tuple[tuple[int, int, int], T
 
 def _parts(part: ClientPlan, silo: Silo, repeat: int) -> list[folding.Ints]:
     arrays = silo.arrays
-    return folding.cut(part.seed, silo.name, repeat, arrays.y, part.folds, part.label_counts, arrays.groups)
+    return folding.cut(part.seed, silo.lot, repeat, arrays.y, part.folds, part.label_counts, arrays.groups)

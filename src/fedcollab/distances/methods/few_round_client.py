@@ -19,13 +19,14 @@ from msgspec import Meta
 from numpy.typing import NDArray
 
 from fedcollab import seeds
+from fedcollab.data.rare import rounded_sums
 from fedcollab.distances.methods.cross_client import Classes, Folds, Replicates, Side, rows
 from fedcollab.distances.sampling import folds as folding
 from fedcollab.distances.sampling.least import least_samples, require
 from fedcollab.distances.sampling.resample import DRAWN
 from fedcollab.distances.sampling.uncertainty import WHOLE, summary
 from fedcollab.silo import privacy
-from fedcollab.wire.action import Release, action, require_size
+from fedcollab.wire.action import Release, Step, action, require_samples, require_size
 from fedcollab.wire.fields import Positive, Sides, Whole
 from fedcollab.wire.limits import Limits
 from fedcollab.wire.silo import Silo
@@ -84,8 +85,10 @@ def _found_columns(message: ValidateMessage, reply: ValidateReply) -> str | None
     "few-moments",
     purpose="gave sums over parts of the data: products of two features each, by label",
     release=Release.NOISED,
+    step=Step.DISTANCES,
     noise=lambda message, silo: message.get("privacy"),
     limit=_limit_moments,
+    cost=lambda message, silo: {"repeats": 1},
 )
 def moments(message: MomentsMessage, silo: Silo) -> MomentsReply:
     """Return M (folds, labels, triangle), the upper triangle of each matrix row by row."""
@@ -108,6 +111,9 @@ def moments(message: MomentsMessage, silo: Silo) -> MomentsReply:
     "few-validate",
     purpose="tested models that tell clients apart: accuracies and their spread",
     release=Release.NOISED,
+    step=Step.DISTANCES,
+    limit=lambda message, silo, limits: require_samples(len(silo.arrays.y), limits, "an accuracy"),
+    cost=lambda message, silo: {"models": len(message["targets"])},
     noise=lambda message, silo: silo.state.get("few", {}).get("privacy"),
     consistent=_found_columns,
 )
@@ -119,7 +125,7 @@ def validate(message: ValidateMessage, silo: Silo) -> ValidateReply:
         accuracy = right.mean(axis=1)
         scale = plan["privacy"]["noise"] * privacy.accuracy_sensitivity(*right.shape)
         return {"found": (accuracy + privacy.noise(scale, accuracy.shape))[:, None]}
-    found = summary(right[:, None], np.full(len(right), WHOLE), message["replicates"], plan["seed"], silo)
+    found = summary(right[:, None], np.full(len(right), WHOLE), message["replicates"], plan["seed"], silo, message["w"])
     columns = [found["accuracy"], found["variance"], found["replicates"][:, 0]]
     return {"found": np.concatenate(columns, axis=1)}
 
@@ -139,18 +145,19 @@ def fold_moments(plan: Mapping[str, Any], silo: Silo) -> Floats:
     array
         The upper triangle of each matrix, row by row.
     """
-    z, y = lifted(plan, silo), labels(plan, silo)
-    upper = np.triu_indices(z.shape[1])
-    found: Floats = np.zeros((plan["folds"], plan["classes"], len(upper[0])))
+    x, y = rows(silo).astype(np.float64), labels(plan, silo)
+    least = 1 if plan.get("privacy") else least_samples(silo, plan)  # with noise: what is pooled would show the data
+    summed = []
     for fold, samples in enumerate(parts(plan, silo)):
         counts = np.bincount(y[samples], minlength=plan["classes"])
-        least = (
-            1 if plan.get("privacy") else least_samples(silo, plan)
-        )  # with noise: what is pooled would show the data
-        for group in groups(counts, least):
-            chosen = samples[np.isin(y[samples], group)]
-            share = counts[group] / len(chosen)
-            found[fold, group] = share[:, None] * (z[chosen].T @ z[chosen])[upper]
+        summed += [(fold, group, counts[group], samples[np.isin(y[samples], group)]) for group in groups(counts, least)]
+    for *_, chosen in summed:
+        x[chosen] = silo.alike(x, chosen, least)
+    z = lifted(plan, x)
+    upper = np.triu_indices(z.shape[1])
+    found: Floats = np.zeros((plan["folds"], plan["classes"], len(upper[0])))
+    for fold, group, counted, chosen in summed:
+        found[fold, group] = (counted / len(chosen))[:, None] * rounded_sums(z[chosen].T @ z[chosen], least)[upper]
     return found
 
 
@@ -173,7 +180,7 @@ def hits(plan: Mapping[str, Any], w: Floats, targets: list[int], silo: Silo) -> 
     array
         (pairs, samples), 1 or 0.
     """
-    z, y = lifted(plan, silo), labels(plan, silo)
+    z, y = lifted(plan, rows(silo).astype(np.float64)), labels(plan, silo)
     first = np.array(targets) == 1
     right: Floats = np.empty((len(w), len(y)))
     for fold, samples in enumerate(parts(plan, silo)):
@@ -213,9 +220,9 @@ def groups(counts: NDArray[np.int64], at_least: int) -> list[list[int]]:
     return [[label] for label in alone] + ([pooled] if pooled else [])
 
 
-def lifted(plan: Mapping[str, Any], silo: Silo) -> Floats:
-    """Return x~ = (R x, 1) of every training sample; with privacy, R x / clip, no longer than 1."""
-    x = project(rows(silo).astype(np.float64), plan["width"], plan["seed"])
+def lifted(plan: Mapping[str, Any], x: Floats) -> Floats:
+    """Return x~ = (R x, 1) of samples; with privacy, R x / clip, no longer than 1."""
+    x = project(x, plan["width"], plan["seed"])
     if plan.get("privacy"):
         x = privacy.clipped(x, plan["privacy"]["clip"])
     return np.concatenate([x, np.ones((len(x), 1))], axis=1)
@@ -270,4 +277,4 @@ def parts(plan: Mapping[str, Any], silo: Silo) -> list[folding.Ints]:
     """
     label_counts = DRAWN if plan.get("privacy") else plan["label_counts"]
     arrays = silo.arrays
-    return folding.cut(plan["seed"], silo.name, 0, arrays.y, plan["folds"], label_counts, arrays.groups)
+    return folding.cut(plan["seed"], silo.lot, 0, arrays.y, plan["folds"], label_counts, arrays.groups)

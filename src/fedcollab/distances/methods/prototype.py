@@ -24,7 +24,7 @@ from fedcollab.distances.methods.label import label_counts
 from fedcollab.distances.request import Estimate, Floats, Request
 from fedcollab.distances.sampling.least import least_samples
 from fedcollab.errors import number
-from fedcollab.wire.action import Release, action, require_size
+from fedcollab.wire.action import Release, Step, action, require_size
 from fedcollab.wire.fields import Positive, Sides
 from fedcollab.wire.message import Message
 from fedcollab.wire.silo import Silo
@@ -53,6 +53,8 @@ class MeansReply(TypedDict):
     "prototype-means",
     purpose="gave the average sample of each class",
     release=Release.EXACT,
+    step=Step.DISTANCES,
+    cost=lambda message, silo: {"repeats": 1},
     limit=lambda message, silo, limits: require_size(message["classes"] * silo.arrays.x[0].size, limits),
 )
 def means(message: MeansMessage, silo: Silo) -> MeansReply:

@@ -24,8 +24,10 @@ from fedcollab.distances.methods.cross_client import CLASSES, Classes, Side, ten
 from fedcollab.distances.methods.discriminator import descend, forward
 from fedcollab.distances.sampling.folds import Ints
 from fedcollab.distances.sampling.least import require
-from fedcollab.wire.action import Empty, Release, action
+from fedcollab.silo.rounding import rounded_shares
+from fedcollab.wire.action import Empty, Release, Step, action, require_samples
 from fedcollab.wire.fields import Finite, Positive, Sides, Whole
+from fedcollab.wire.limits import Limits
 from fedcollab.wire.silo import Silo
 
 
@@ -91,7 +93,14 @@ class ValidateReply(TypedDict):
     accuracy: Annotated[NDArray[np.float64], Sides("M", low=0, high=1)]
 
 
-@action("published-open", purpose="took over the plan of a comparison with other clients", release=Release.NOTHING)
+@action(
+    "published-open",
+    purpose="took over the plan of a comparison with other clients",
+    release=Release.NOTHING,
+    step=Step.DISTANCES,
+    limit=None,  # `check` counts the samples of batches
+    cost=lambda message, silo: {"repeats": 1},
+)
 def open_task(message: Task, silo: Silo) -> Empty:
     """Keep the settings for later messages, if they respect the client's limits."""
     check(message, silo)
@@ -118,7 +127,14 @@ def check(task: Task, silo: Silo) -> None:
     require(silo, {"min_samples": task.min_samples}, smallest, f"updates from batches of {smallest} samples")
 
 
-@action("published-step", purpose="trained models that tell clients apart: weights", release=Release.EXACT)
+@action(
+    "published-step",
+    purpose="trained models that tell clients apart: weights",
+    release=Release.EXACT,
+    step=Step.DISTANCES,
+    limit=None,  # what it sums over was checked with the task
+    cost=lambda message, silo: {"rounds": 1},
+)
 def step(message: StepMessage, silo: Silo) -> StepReply:
     """Return the weights after the local steps on the client's own training samples."""
     task = Task(**silo.state["published"])
@@ -126,12 +142,26 @@ def step(message: StepMessage, silo: Silo) -> StepReply:
     return {"w": local_update(task, w, message["pairs"], message["round"], silo).cpu().numpy()}
 
 
-@action("published-validate", purpose="tested models that tell clients apart: accuracies", release=Release.EXACT)
+def _limit_validate(message: PairsMessage, silo: Silo, limits: Limits) -> None:
+    """Refuse accuracies on fewer held-out samples than the silo's limit."""
+    if "published" in silo.state:
+        require_samples(len(split(Task(**silo.state["published"]), silo)[1]), limits, "an accuracy")
+
+
+@action(
+    "published-validate",
+    purpose="tested models that tell clients apart: accuracies",
+    release=Release.EXACT,
+    step=Step.DISTANCES,
+    limit=_limit_validate,
+    cost=lambda message, silo: {"models": len(message["pairs"])},
+)
 def validate(message: PairsMessage, silo: Silo) -> ValidateReply:
     """Return the share of held-out samples that each model attributes to this client."""
     task = Task(**silo.state["published"])
     w = torch.from_numpy(np.array(message["w"])).to(silo.device)
-    return {"accuracy": accuracy(task, w, message["pairs"], silo)}
+    found = accuracy(task, w, message["pairs"], silo)
+    return {"accuracy": rounded_shares(found, len(split(task, silo)[1]), silo, "published", message["w"])}
 
 
 def local_update(task: Task, w: Tensor, pairs: list[int], round_: int, silo: Silo) -> Tensor:
@@ -159,7 +189,7 @@ def local_update(task: Task, w: Tensor, pairs: list[int], round_: int, silo: Sil
     train, _ = split(task, silo)
     target = torch.tensor(task.targets, dtype=torch.float32, device=w.device)[pairs]
     for local in range(task.local_steps):
-        chosen = train[batch(task, silo.name, round_ * task.local_steps + local)]
+        chosen = train[batch(task, silo.lot, round_ * task.local_steps + local)]
         w = descend(w, x[chosen], y[chosen], target, task.lr, task.classes, task.hidden)
     return w
 
@@ -200,7 +230,7 @@ def split(task: Task, silo: Silo) -> tuple[Ints, Ints]:
     Groups of samples stay on one side; where they do not fit, some samples are trained on twice, or not at all.
     """
     y, groups = silo.arrays.y, silo.arrays.groups
-    mask = stratified(y, task.train / len(y), seeds.generator(task.seed, "published-split", silo.name), groups)
+    mask = stratified(y, task.train / len(y), seeds.generator(task.seed, "published-split", silo.lot), groups)
     return np.resize(np.flatnonzero(mask), task.train), np.flatnonzero(~mask)
 
 

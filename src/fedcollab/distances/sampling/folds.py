@@ -53,7 +53,7 @@ def order(seed: int, name: str, repeat: int, y: Ints, folds: int, label_counts: 
     seed : int
         The order is drawn from it.
     name : str
-        The client.
+        The client, as its draws know it (`Silo.lot`).
     repeat : int
         The number of the repeat.
     y : array of int
@@ -110,7 +110,7 @@ def cut(
     if groups is None:
         return np.array_split(order(seed, name, repeat, y, folds, label_counts), folds)
     if len(np.unique(groups)) < 2:
-        raise InputError(f"client `{name}` has one group of samples; at least 2 are needed to hold one out")
+        raise InputError("all samples of a client are of one group; at least 2 groups are needed to hold one out")
     draw = seeds.generator(seed, "folds", name, repeat)
     fold = fold_of(y if label_counts == SET else np.zeros(len(y)), folds, draw, groups)
     return [draw.permutation(np.flatnonzero(fold == part)) for part in range(folds)]

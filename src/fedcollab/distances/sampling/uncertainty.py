@@ -14,15 +14,20 @@ Samples of one group (one patient) are no independent evidence: weights are draw
 the variance of the mean is that of the groups' sums.
 
 The draws depend on the client's data (`Silo.secret`): a server that could repeat them could solve the replicates for
-every single h_s.
+every single h_s. Where measures are rounded, replicates are drawn from the rounded mean and variance alone, for each
+pair on its own: from those of the samples a server could tell exactly whether two discriminators differ on any of them.
 """
 
 from __future__ import annotations
+
+import hashlib
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedcollab import seeds
+from fedcollab.silo.rounding import added_error, rounded, rounded_shares
 from fedcollab.wire.silo import Silo
 
 Floats = NDArray[np.float64]
@@ -36,7 +41,9 @@ def partial(sizes: NDArray[np.int64]) -> Floats:
     return factor
 
 
-def summary(hits: Floats, training: Floats, replicates: int, seed: int, silo: Silo) -> dict[str, Floats]:
+def summary(
+    hits: Floats, training: Floats, replicates: int, seed: int, silo: Silo, asked: NDArray[Any]
+) -> dict[str, Floats]:
     """Return all that a client sends of its held-out predictions: means over its samples.
 
     Parameters
@@ -50,7 +57,9 @@ def summary(hits: Floats, training: Floats, replicates: int, seed: int, silo: Si
     seed : int
         The draws depend on it, and on the client's data.
     silo : Silo
-        The client.
+        The client; with limits, its means are rounded to what their number of samples can mean.
+    asked : array
+        The weights that the server sent: how a mean is rounded depends on them.
 
     Returns
     -------
@@ -65,11 +74,24 @@ def summary(hits: Floats, training: Floats, replicates: int, seed: int, silo: Si
     weights = weights if groups is None else weights[:, groups]
     weights /= weights.sum(axis=1, keepdims=True)
     unseen = rng.random(replicates) - 0.5
-    accuracy: Floats = hits.mean(axis=2)
-    moved = (hits @ weights.T - accuracy[..., None]) * np.sqrt(training * (count + 1) / (count - 1))[..., None]
+    exact: Floats = hits.mean(axis=2)
+    accuracy = rounded_shares(exact, count, silo, "accuracy", asked)
+    variance = _variance(hits, groups) / count
+    if silo.limits.round_measures:  # one sample more or less is no more than the rounding
+        variance = np.maximum(variance, 2.0 / count**2)
+    variance = rounded(variance, variance * np.sqrt(2.0 / count), silo, "variance", asked)
+    if silo.limits.round_measures:
+        variance = np.maximum(variance, 1.0 / count**2)  # an error may be larger than the variance
+        draw = seeds.generator(seed, "replicates", silo.secret, hashlib.sha256(asked.tobytes()).hexdigest())
+        moved = np.sqrt(variance)[..., None] * draw.standard_normal((*exact.shape, replicates))
+    else:
+        moved = hits @ weights.T - exact[..., None]
+        moved *= np.sqrt((count + 1) / (count - 1))
+    training = training + added_error(silo) ** 2  # that of rounding, in the same units
+    moved *= np.sqrt(training)[..., None]
     return {
         "accuracy": accuracy,
-        "variance": training * _variance(hits, groups) / count + 1.0 / (12.0 * (count + 1) ** 2),
+        "variance": training * variance + 1.0 / (12.0 * (count + 1) ** 2),
         "replicates": accuracy[..., None] + moved + unseen / (count + 1),
     }
 

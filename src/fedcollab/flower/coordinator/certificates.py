@@ -11,9 +11,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from fedcollab.flower.keys import private_files
+from fedcollab.errors import InputError
+from fedcollab.flower.keys import WARN_DAYS, days_left, private_files
 
-DAYS = 730  # that the certificates are valid
+DAYS = 730  # that the certificates are valid; the authority's twice as long
 
 
 def make_certificates(folder: Path, name: str, host: str) -> None:
@@ -29,7 +30,74 @@ def make_certificates(folder: Path, name: str, host: str) -> None:
         The name or address by which silos reach the coordinator; the certificate is valid for this and for the machine
         itself (localhost).
     """
-    authority, server = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
+    _write(folder, name, host, ec.generate_private_key(ec.SECP256R1()), new_authority=True)
+
+
+def renew_certificate(folder: Path, name: str, host: str) -> None:
+    """Make the coordinator's certificate and key anew, signed by the federation's own authority; silos need do nothing.
+
+    Parameters
+    ----------
+    folder, name, host
+        As in `make_certificates`.
+
+    Raises
+    ------
+    InputError
+        If the authority's key cannot be read, or its own certificate ends before a new one would.
+    """
+    try:
+        authority = serialization.load_pem_private_key((folder / "ca.key").read_bytes(), None)
+    except (OSError, ValueError, TypeError) as error:
+        raise InputError(f"`{folder / 'ca.key'}` cannot be read as the authority's key: {error}") from None
+    if not isinstance(authority, ec.EllipticCurvePrivateKey):
+        raise InputError(f"`{folder / 'ca.key'}` is not a key that `fedcollab federation init` made")
+    if ends(folder / "ca.crt") < datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=WARN_DAYS):
+        raise InputError("the federation's authority itself ends soon; make a new federation and send new invitations")
+    _write(folder, name, host, authority, new_authority=False)
+
+
+def ends(path: Path) -> datetime.datetime:
+    """Return when a certificate ends, in UTC.
+
+    Parameters
+    ----------
+    path : Path
+        The certificate, in PEM format.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read.
+    """
+    try:
+        return x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc
+    except (OSError, ValueError) as error:
+        raise InputError(f"`{path}` cannot be read as a certificate: {error}") from None
+
+
+def expiry_warnings(path: Path, what: str, remedy: str) -> list[str]:
+    """Return a line if a certificate has ended or ends soon; no line otherwise.
+
+    Parameters
+    ----------
+    path : Path
+        The certificate.
+    what : str
+        Whose it is, for the line.
+    remedy : str
+        What to do.
+    """
+    days = days_left(path.read_bytes())
+    if days >= WARN_DAYS:
+        return []
+    when = f"ends in {days} days" if days >= 0 else f"ended {-days} days ago"
+    return [f"{what} {when} ({ends(path):%Y-%m-%d}); {remedy}"]
+
+
+def _write(folder: Path, name: str, host: str, authority: ec.EllipticCurvePrivateKey, *, new_authority: bool) -> None:
+    """Write the coordinator's certificate and key, and the authority's too if it is new."""
+    server = ec.generate_private_key(ec.SECP256R1())
     issuer = f"{name} federation authority"
     others = "content_commitment key_encipherment data_encipherment key_agreement encipher_only decipher_only"
 
@@ -43,7 +111,7 @@ def make_certificates(folder: Path, name: str, host: str) -> None:
             .public_key(public)
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - datetime.timedelta(hours=1))
-            .not_valid_after(now + datetime.timedelta(days=DAYS))
+            .not_valid_after(now + datetime.timedelta(days=2 * DAYS if is_authority else DAYS))
             .add_extension(x509.BasicConstraints(is_authority, 0 if is_authority else None), critical=True)
             .add_extension(x509.KeyUsage(digital_signature=True, **usage), critical=True)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
@@ -59,7 +127,10 @@ def make_certificates(folder: Path, name: str, host: str) -> None:
         own = own.add_extension(extension, critical=False)
     folder.mkdir(parents=True, exist_ok=True)
     form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    for stem, key, made in (("ca", authority, build(issuer, authority, is_authority=True)), ("server", server, own)):
+    made_now = [("server", server, own)]
+    if new_authority:
+        made_now.insert(0, ("ca", authority, build(issuer, authority, is_authority=True)))
+    for stem, key, made in made_now:
         certificate = made.sign(authority, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
         (folder / f"{stem}.crt").write_bytes(certificate)
         with private_files():

@@ -26,7 +26,7 @@ from fedcollab import files as artefact
 from fedcollab.errors import InputError, number
 from fedcollab.flower import keys, processes
 from fedcollab.flower.coordinator import commands
-from fedcollab.flower.coordinator.certificates import make_certificates
+from fedcollab.flower.coordinator.certificates import ends, expiry_warnings, make_certificates, renew_certificate
 from fedcollab.flower.processes import ProcessHandle
 from fedcollab.flower.protocol import APP_NAME, CLIENT_APP, PROTOCOL, SERVER_APP
 from fedcollab.flower.remote import DEADLINE, PATIENCE
@@ -261,6 +261,66 @@ class FederationFolder(Struct, frozen=True, forbid_unknown_fields=True):
         if self.running:
             self.register([name])
 
+    def expel(self, name: str) -> None:
+        """Take a silo's admission back; if the federation runs, at once. Its key is kept in `expelled/`.
+
+        Parameters
+        ----------
+        name : str
+            The silo.
+
+        Raises
+        ------
+        InputError
+            If no silo of that name is admitted.
+        """
+        key = self.folder / "silos" / f"{name}.pub"
+        if name not in self.admitted:
+            raise InputError(f"no silo `{name}` is admitted; there are {', '.join(self.admitted) or 'none'}")
+        node = self.nodes.get(name)
+        if node is not None:
+            if not self.running:
+                raise InputError(
+                    "the SuperLink knows this silo from earlier; start the federation, so that it forgets it"
+                )
+            self.flwr(["supernode", "unregister", node, CONNECTION])
+            known = {other: number for other, number in self.nodes.items() if other != name}
+            artefact.write_bytes(self.folder / "flwr" / "nodes.json", json.dumps(known, indent=1).encode())
+        (self.folder / "expelled").mkdir(exist_ok=True)
+        key.replace(self.folder / "expelled" / f"{name}-{artefact.now().replace(':', '')}.pub")
+
+    def renew(self) -> None:
+        """Make the coordinator's certificate anew; the authority, by which silos know it, stays.
+
+        Raises
+        ------
+        InputError
+            If the federation is insecure or runs, or its authority ends soon too.
+        """
+        if not self.secure:
+            raise InputError(f"the federation `{self.name}` is insecure: it has no certificate")
+        if self.running:
+            raise InputError(f"the federation `{self.name}` runs; stop it with `fedcollab federation stop` first")
+        renew_certificate(self.folder / "keys", self.name, self.host)
+
+    def ends(self) -> str:
+        """Return the day on which the coordinator's certificate ends."""
+        return f"{ends(self.folder / 'keys' / 'server.crt'):%Y-%m-%d}"
+
+    def warnings(self) -> list[str]:
+        """Return a line for each certificate that ends soon."""
+        if not self.secure:
+            return []
+        folder = self.folder / "keys"
+        return [
+            *expiry_warnings(
+                folder / "server.crt", "the coordinator's certificate", f"`fedcollab federation renew {self.folder}`"
+            ),
+            *expiry_warnings(
+                folder / "ca.crt", "the federation's authority", "make a new federation and send new invitations"
+            ),
+        ]
+
     def register(self, names: Iterable[str]) -> None:
         """Tell the SuperLink about admitted silos.
 
@@ -283,11 +343,12 @@ class FederationFolder(Struct, frozen=True, forbid_unknown_fields=True):
         Returns
         -------
         dict
-            `name`, `address`, `secure`, `running`, and `silos`: the state of each silo by name.
+            `name`, `address`, `secure`, `running`, `silos` (the state of each silo by name), and `warnings` about
+            certificates that end soon.
         """
         running = self.running
         answer = {"name": self.name, "address": f"{self.host}:{self.port}", "secure": self.secure}
-        answer |= {"running": running, "silos": dict.fromkeys(self.admitted, "unknown")}
+        answer |= {"running": running, "silos": dict.fromkeys(self.admitted, "unknown"), "warnings": self.warnings()}
         if not running:
             return answer
         names = {node: name for name, node in self.nodes.items()}

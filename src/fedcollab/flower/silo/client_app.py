@@ -5,28 +5,21 @@ Whose silo this is stands in the silo's own config, which never leaves it; so do
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
-import fedcollab.advice.sums
-import fedcollab.distances.estimate
-import fedcollab.federation.federate
-import fedcollab.inspection.profile
-import fedcollab.training.compare_client
-import fedcollab.training.folds  # noqa: F401  (these declare every action that a silo can be asked for)
 from fedcollab.errors import InputError
 from fedcollab.flower import keys
 from fedcollab.flower.envelope import Answer, Envelope
 from fedcollab.flower.protocol import HELLO
-from fedcollab.flower.silo.config import SiloConfig, current_config
+from fedcollab.flower.silo.config import SIMULATION, SiloConfig, current_config
+from fedcollab.flower.silo.serving import silo_guard
 from fedcollab.flower.silo.state_store import StateStore
-from fedcollab.silo.guard import Guard
-from fedcollab.wire.action import ACTIONS
 from fedcollab.wire.bundle import BUNDLE, join_parts, split_parts
-from fedcollab.wire.limits import make_limits
 from fedcollab.wire.silo import Silo
 
 PARTNERS = "partners"  # the folder beside the silo's key with the public keys of other silos
@@ -78,13 +71,14 @@ def reply_to(envelope: Envelope, config: SiloConfig, run: str) -> Answer:
     if envelope.name != config.name:
         raise InputError(f"the message is for `{envelope.name}`; this silo is `{config.name}`")
     state = StateStore(config.state)
-    guard = Guard.at(config.state, make_limits(config.limits, ACTIONS))
+    guard = silo_guard(config)
+    key = b"" if SIMULATION in os.environ else state.key()  # simulated clients draw as those of the other runtimes do
     silo = Silo(
         config.read_data(),
         state,
         config.device,
         guard.limits,
-        state.key(),
+        key,
         keys.read_identity(config.key),
         keys.read_partners(config.key.parent / PARTNERS),
     )
@@ -94,7 +88,12 @@ def reply_to(envelope: Envelope, config: SiloConfig, run: str) -> Answer:
             state.commit()
         return Answer(config.name, served.content)
     parts = split_parts(envelope.content, guard.limits.max_bytes)
-    replies = [guard.serve(action, content, silo, run=run) for action, content in parts]
+    replies = []
+    for action, content in parts:
+        before = state.snapshot()
+        replies.append(guard.serve(action, content, silo, run=run))
+        if not replies[-1].done:  # what a refused part has begun to keep is not kept with the others
+            state.restore(before)
     if any(reply.done for reply in replies):
         state.commit()
     joined = [(action, reply.content) for (action, _), reply in zip(parts, replies, strict=True)]

@@ -24,9 +24,10 @@ from msgspec import Meta, Struct, field
 
 from fedcollab.data.client import ClientData
 from fedcollab.data.read import read_client
-from fedcollab.errors import InputError
+from fedcollab.errors import InputError, choose
 from fedcollab.flower import keys
 from fedcollab.flower.toml import make_struct, read_toml
+from fedcollab.wire.limits import PRESETS
 
 CONFIG = "FEDCOLLAB_SILO"  # the environment variable with the path of silo.toml
 SIMULATION = "FEDCOLLAB_SIMULATION"  # in a simulation: that with the folder of all silos
@@ -184,8 +185,30 @@ class Invitation(Struct, frozen=True):
         return invitation
 
 
+def renewal_warnings(config: SiloConfig) -> list[str]:
+    """Return a line for the silo's key and for the federation's certificate, if they end soon.
+
+    Parameters
+    ----------
+    config : SiloConfig
+        The silo's config.
+
+    Returns
+    -------
+    list of str
+        What ends, when, and what to do.
+    """
+    lines = keys.age_warnings(config.key)
+    certificate = Invitation.read(config.invitation).certificate if config.invitation.is_file() else None
+    if certificate is not None:
+        days = keys.days_left(certificate.encode())
+        if days < keys.WARN_DAYS:
+            lines.append(f"the invitation's certificate ends in {days} days; ask the coordinator for a new invitation")
+    return lines
+
+
 def init_silo(
-    folder: Path, name: str, data: Path, label: str | None, invitation: Path | None
+    folder: Path, name: str, data: Path, label: str | None, invitation: Path | None, preset: str | None = None
 ) -> tuple[Path, Path | None]:
     """Write a silo.toml and make the silo's key pair.
 
@@ -201,6 +224,8 @@ def init_silo(
         The label column of CSV and Parquet files.
     invitation : Path or None
         What the coordinator sent.
+    preset : str, optional
+        Where the silo's limits begin: "cautious", "usual" or "open" (see `wire.limits.PRESETS`).
 
     Returns
     -------
@@ -216,17 +241,22 @@ def init_silo(
     """
     config = folder / "silo.toml"
     keys.check_name(name)
+    if preset is not None:
+        choose("preset", preset, PRESETS)
     if config.exists():
         raise InputError(f"`{config}` exists; edit it, or give another folder")
     secure = invitation is None or Invitation.read(invitation).certificate is not None
     files = {"data": data, "invitation": invitation}
-    settings = {"name": name, "label": label} | {key: str(path.absolute()) for key, path in files.items() if path}
+    settings: dict[str, str | None] = {"name": name, "label": label} | {
+        key: str(path.absolute()) for key, path in files.items() if path
+    }
     folder.mkdir(parents=True, exist_ok=True)
     public = keys.make_silo_key(folder / f"{name}.key", name) if secure else None
+    lines = [f"{key} = {toml_text(value)}\n" for key, value in settings.items() if value is not None]
+    if preset is not None:
+        lines += ["\n[limits]\n", f"preset = {toml_text(preset)}\n"]
     with keys.private_files():
-        config.write_text(
-            "".join(f"{key} = {toml_text(value)}\n" for key, value in settings.items() if value is not None)
-        )
+        config.write_text("".join(lines))
     return config, public
 
 

@@ -80,6 +80,20 @@ class StateStore(MutableMapping[str, Message]):
         for key in self._deleted:
             self._file(key).unlink(missing_ok=True)
 
+    def snapshot(self) -> tuple[dict[str, Message], set[str]]:
+        """Return what has been read, set and deleted so far, for `restore`."""
+        return dict(self._values), set(self._deleted)
+
+    def restore(self, before: tuple[dict[str, Message], set[str]]) -> None:
+        """Forget what was set and deleted since a snapshot.
+
+        Parameters
+        ----------
+        before : tuple
+            What `snapshot` returned.
+        """
+        self._values, self._deleted = dict(before[0]), set(before[1])
+
     def _file(self, key: str) -> Path:
         """Return the file of one value; whatever the key is, it lies in the folder."""
         return self.folder / (quote(key, safe="") + SUFFIX)

@@ -1,0 +1,122 @@
+"""A plan in plain words: what each step reveals about a silo's samples, and what earlier plans have revealed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fedcollab.silo.plans import METHODS, UPDATES, Approved, Plan, actions_of, total_cost
+from fedcollab.wire.action import SPENDS, Release
+from fedcollab.wire.limits import Limits
+
+#: what a reply of each kind tells the coordinator
+REVEALS = {
+    Release.NOTHING: "nothing about samples leaves",
+    Release.SUMMARY: "counts, sums and common categories over all samples leave",
+    Release.NOISED: "sums and accuracies leave, with noise where it is required",
+    Release.EXACT: "sums over samples, weights or measures leave, without noise",
+}
+
+
+def review(plan: Plan, limits: Limits, entries: Sequence[Mapping[str, Any]], approved: Sequence[Approved]) -> list[str]:
+    """Return a plan in plain words, line by line.
+
+    Parameters
+    ----------
+    plan : Plan
+        The plan.
+    limits : Limits
+        The silo's limits.
+    entries : sequence of mapping
+        The silo's log.
+    approved : sequence of Approved
+        The plans that the silo has approved so far.
+
+    Returns
+    -------
+    list of str
+        Lines for the silo's administrator.
+    """
+    lines = [f"Plan {plan.digest[:12]}: {plan.kind} in the study {plan.study!r}."]
+    lines += [f"Purpose: {plan.purpose}"] * bool(plan.purpose)
+    partners = ", ".join(f"{name} ({key[:16] or 'no key'})" for name, key in sorted(plan.partners.items()))
+    lines += [f"Partners, with the beginning of their keys' fingerprints: {partners}.", "", "What it may ask for:"]
+    for action in actions_of(plan):
+        lines.append(f"  {action.step.value}: {action.name} ({action.purpose}); {REVEALS[action.release]}.")
+    lines += ["", *_about_training(plan), "Its budget, and what this silo's limits leave of it:"]
+    allowed = plan.allowed(limits.budget)
+    lines += [f"  {allowed[kind]} {words} (asked: {plan.budget.get(kind, 0)})" for kind, words in SPENDS.items()]
+    lines += _about_limits(plan, limits)
+    return [*lines, "", *_about_earlier(entries, approved)]
+
+
+def _about_limits(plan: Plan, limits: Limits) -> list[str]:
+    """Return what to know where the silo's limits, or the plan's methods, let a coordinator learn more than usual."""
+    usual = Limits().budget
+    wider = [SPENDS[kind] for kind, amount in limits.budget.items() if amount > usual[kind]]
+    lines = []
+    if wider:
+        lines.append(
+            f"This silo's limits are wider than the preset 'usual' (more {', '.join(wider)}): a coordinator that asks "
+            "for all of it can compute values of single samples (docs/threats.md)."
+        )
+    if not (limits.round_measures and limits.blur_updates and limits.check_training):
+        lines.append("Rounding, errors of updates or checks of training are switched off: samples can be computed.")
+    if any(METHODS[method] in UPDATES for method in plan.methods):
+        lines.append(
+            "The distance methods send updates of models that the coordinator chooses: with `published` a hostile one "
+            "can read samples from them. `few-round` sends sums alone."
+        )
+    return lines
+
+
+def _about_training(plan: Plan) -> list[str]:
+    training = plan.training
+    if training is None:
+        return []
+    lines = [
+        f"Training: model {training.model}, algorithm {training.algorithm}, batches of {training.batch_size}, "
+        f"step size {training.lr:g}, optimiser {training.optimizer}, weight decay {training.weight_decay:g}, at most "
+        f"{training.rounds} rounds of {training.local_epochs} local epoch(s)."
+    ]
+    told = {"the model": training.model_options, "the algorithm": training.options or {}}
+    for what, options in told.items():
+        if options:
+            lines.append(f"Options of {what}: " + ", ".join(f"{key} = {value}" for key, value in options.items()) + ".")
+    if plan.kind == "train" and training.options is None:
+        lines.append("Options of the algorithm are left open.")
+    if plan.coalitions:
+        lines.append("Coalitions: " + "; ".join(", ".join(group) for group in plan.coalitions) + ".")
+    if training.secure_aggregation:
+        lines.append("Updates are masked: the coordinator sees sums over a coalition alone.")
+    else:
+        lines.append("Updates are not masked: the coordinator sees each silo's own, and so can a partner of two.")
+    if plan.comparison_alone:
+        lines.append(
+            "The silo also trains alone, for comparison: the coordinator then sees a model of its samples alone."
+        )
+    if plan.starts:
+        lines.append(
+            f"Training may start from {len(plan.starts)} model(s) of the coordinator's: ask where they come from."
+        )
+    return [*lines, ""]
+
+
+def _about_earlier(entries: Sequence[Mapping[str, Any]], approved: Sequence[Approved]) -> list[str]:
+    """Return what was answered so far, under each plan and in all."""
+    answered = [entry for entry in entries if entry["outcome"] == "answered"]
+    if not answered:
+        return ["This silo has answered nothing so far."]
+    names = {each.plan.digest: f"{each.plan.kind} of {each.plan.study!r}" for each in approved}
+    lines = ["What earlier plans have revealed (in the log):"]
+    for digest in dict.fromkeys(entry.get("plan", "") for entry in answered):
+        own = [entry for entry in answered if entry.get("plan", "") == digest]
+        what = f"plan {digest[:12]} ({names.get(digest, 'withdrawn')})" if digest else "without a plan"
+        lines.append(f"  {what}: {len(own)} answers; {_spent(own)}")
+    return [*lines, f"  in all: {len(answered)} answers; {_spent(answered)}"]
+
+
+def _spent(entries: Sequence[Mapping[str, Any]]) -> str:
+    return (
+        ", ".join(f"{amount} {SPENDS[kind]}" for kind, amount in total_cost(entries).items() if amount) or "no budget"
+    )

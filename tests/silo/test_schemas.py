@@ -1,0 +1,154 @@
+"""Which schemas a silo takes over, what its key draws, and how far measures are rounded."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedcollab.data import ClientData
+from fedcollab.data.rare import alike_in_sums, without_rare
+from fedcollab.distances.methods.few_round_client import parts
+from fedcollab.federation import federate
+from fedcollab.silo.rounding import rounded, rounded_shares
+from fedcollab.silo.schemas import limit_schema
+from fedcollab.training.batches import plan
+from fedcollab.wire import Wire
+from fedcollab.wire.action import Refused
+from fedcollab.wire.limits import NO_LIMITS, Limits
+from fedcollab.wire.silo import Silo
+
+
+def wards(name: str, seed: int) -> ClientData:
+    rng = np.random.default_rng(seed)
+    ward = np.array(["east"] * 30 + ["west"] * 27 + ["cellar"] * 3)
+    table = pd.DataFrame({"age": rng.normal(50 + seed, 10, 60), "ward": rng.permutation(ward)})
+    return ClientData(name, table, np.arange(60) % 2)
+
+
+@pytest.fixture
+def agreed() -> Any:
+    pair = [wards("a", 0), wards("b", 20)]
+    return pair[0], federate(Wire(pair)).schema
+
+
+def test_an_honest_schema_is_taken_over(agreed: Any) -> None:
+    data, schema = agreed
+    limit_schema(schema, Silo(data), Limits())
+
+
+CHANGES: list[tuple[Callable[[dict[str, Any]], None], str]] = [
+    (lambda s: s["columns"][0].update(categories=["50"]), "`age` is numbers at this silo"),
+    (lambda s: s["columns"][1].update(categories=None), "`ward` is text at this silo"),
+    (lambda s: s["columns"][0].update(std=1e-3), "scale of column `age` is not plausible"),
+    (lambda s: s["columns"][0].update(mean=1e6), "scale of column `age` is not plausible"),
+    (lambda s: s["columns"][0].update(std=float("inf")), "scale of column `age` is not plausible"),
+    (lambda s: s["columns"].pop(), "other columns than this silo"),
+    (lambda s: s["columns"][1].update(categories=["east", "east"]), "a category twice"),
+    (lambda s: s.update(shape=[3]), "its columns make 4 features"),
+    (lambda s: s.update(classes=[0, 7]), "other classes than this silo"),
+    (lambda s: s.update(columns=None, shape=[2]), "this silo has the other"),
+]
+
+
+@pytest.mark.parametrize(("change", "why"), CHANGES)
+def test_a_schema_that_does_not_fit_is_refused(agreed: Any, change: Any, why: str) -> None:
+    data, schema = agreed
+    content = json.loads(schema.to_json())
+    change(content)
+    with pytest.raises(Refused, match=why):
+        limit_schema(type(schema).from_json(json.dumps(content)), Silo(data), Limits())
+
+
+def test_scales_of_arrays_too() -> None:
+    rng = np.random.default_rng(0)
+    pair = [ClientData(name, rng.normal(5, 2, (40, 3)), np.arange(40) % 2) for name in "ab"]
+    for scale in ("none", "features", "channels"):
+        schema = federate(Wire(pair), scale=scale).schema
+        limit_schema(schema, Silo(pair[0]), Limits())
+        steep = replace(schema, std=tuple(1e-4 for _ in schema.std))
+        with pytest.raises(Refused, match="not plausible"):
+            limit_schema(steep, Silo(pair[0]), Limits())
+
+
+def test_rare_categories_are_missing_and_not_named() -> None:
+    data = wards("a", 0)
+    assert set(Silo(data, limits=NO_LIMITS).rows.x["ward"]) == {"east", "west", "cellar"}
+    common = Silo(data, limits=Limits()).rows.x["ward"]
+    assert set(common.dropna()) == {"east", "west"}
+    assert int(common.isna().sum()) == 3
+    assert without_rare(data, 1) is data
+    assert set(data.x["ward"]) == {"east", "west", "cellar"}  # the client's own table stays as it is
+
+
+def test_draws_follow_the_key() -> None:
+    data = wards("a", 0)
+    schema = federate(Wire([data, wards("b", 20)])).schema.to_json()
+    message = {"seed": 0, "folds": 2, "label_counts": "drawn", "classes": 2}
+    silos = [Silo(data, {"prepare": {"schema": schema}}, key=key) for key in (b"", b"one", b"two", b"one")]
+    folds = [[part.tolist() for part in parts(message, silo)] for silo in silos]
+    splits = [silo.with_test(0.2, 0).x["age"].tolist() for silo in silos]
+    for drawn in (folds, splits):
+        assert drawn[1] == drawn[3]
+        assert len({json.dumps(each) for each in drawn}) == 3
+    assert silos[0].lot == "a"  # without a key, what every runtime of one process draws
+    assert "a\x1f" in silos[1].lot
+
+
+def test_rounded_measures_are_unbiased_and_the_same_for_the_same_question() -> None:
+    silo = Silo(wards("a", 0), key=b"key", limits=Limits())
+    values = np.array([rounded_shares(0.7, 100, silo, "accuracy", np.array([k])) for k in range(2000)])
+    error = np.sqrt(0.7 * 0.3 / 100)
+    assert abs(values.mean() - 0.7) < 4 * error * 0.58 / np.sqrt(2000)
+    assert values.std() == pytest.approx(error / np.sqrt(3), rel=0.1)
+    silo.coarseness = 3.0  # after many questions of a plan
+    coarse = np.array([rounded_shares(0.7, 100, silo, "accuracy", np.array([k])) for k in range(2000)])
+    assert coarse.std() == pytest.approx(3 * error / np.sqrt(3), rel=0.1)
+    assert abs(np.corrcoef(values, coarse)[0, 1]) < 4 / np.sqrt(2000), "two answers with one error would give it away"
+    silo.coarseness = 1.0
+    question = np.array([1.0, 2.0])
+    again = [rounded([0.5], [0.1], silo, "loss", question)[0] for _ in range(2)]
+    assert again[0] == again[1]
+    exact = Silo(wards("a", 0), key=b"key", limits=NO_LIMITS)
+    assert rounded_shares(0.7, 100, exact, "accuracy", question) == 0.7
+    assert np.isnan(rounded([np.nan], [0.1], silo, "loss", question)[0])
+    assert rounded_shares([0.0, 1.0], 10, silo, "accuracy", question).min() >= 0
+
+
+def test_a_short_rest_joins_the_batch_before() -> None:
+    sizes = [len(step) for step in plan(33, 16, 2, 0, "train", 1, "a", least=8)]
+    assert sizes == [16, 17, 16, 17]
+    assert [len(step) for step in plan(33, 16, 1, 0, "train", 1, "a")] == [16, 16, 1]
+    assert [len(step) for step in plan(5, 16, 1, 0, "train", 1, "a", least=8)] == [5]
+    assert sorted(np.concatenate(plan(33, 16, 1, 0, "train", 1, "a", least=8)).tolist()) == list(range(33))
+
+
+def test_no_column_tells_few_rows_apart() -> None:
+    """Whatever a sum of products is made of: a category, none of them, a value that all others share, an outlier."""
+    rng = np.random.default_rng(0)
+    plain = rng.normal(size=(60, 3))
+    ward = np.zeros((60, 3))
+    ward[np.arange(60), np.arange(60) % 2] = 1
+    ward[:3], ward[:3, 2], ward[3] = 0, 1, 0  # three rows of a third ward, one of none
+    flag, bulk, sparse = np.zeros(60), rng.normal(size=60) * 1e-9, np.zeros(60)
+    flag[5], bulk[6], sparse[10:25], sparse[7] = 1, 1, rng.normal(size=15), 1e9
+    x = np.column_stack([plain, ward, flag, bulk, sparse])
+    codes = np.where(ward.any(axis=1), ward.argmax(axis=1), -1)[:, None]
+    found = alike_in_sums(x, [(3, 4, 5)], codes, 10)
+    np.testing.assert_array_equal(found[:, :3], plain)
+    counts = found[:, 3:6].sum(axis=0)
+    assert counts[2] == 0
+    assert counts.sum() == 60
+    assert np.ptp(found[:, 6]) == 0
+    for column in (7, 8):  # no row has most of the column's spread
+        squares = np.square(found[:, column] - np.median(found[:, column]))
+        assert squares.max() < 0.7 * squares.sum()
+    np.testing.assert_array_equal(found[8:, 8], x[8:, 8])
+    assert alike_in_sums(x, [(3, 4, 5)], codes, 1) is x
+    narrower = alike_in_sums(np.delete(x, 4, axis=1), [(3, 4)], codes, 10)  # a schema without the second ward
+    np.testing.assert_array_equal(narrower[:, 3], found[:, 3])
