@@ -4,7 +4,7 @@ For plan p and client i the pilots give g_pi, the held-out loss alone less that 
 standard error e_pi. Four things stand between g_pi and the gain that the client will see:
 
     fewer rows      pilots train on half of the rows, where partners help more. How much more rows help a client alone
-                    is measured too, with a quarter of the rows: G = g - CATCH_UP (mean loss with a quarter - with half).
+                    is measured too, with a quarter of the rows: G = g - CATCH_UP (mean loss with a quarter - half).
                     Twice the rows at most halve what a client is short of: at least half of what is clear of a mean
                     gain, (mean - 2 standard errors) / 2, is left
     the proposal    partitions and own weights were proposed from distances that had seen the rows that judge them:

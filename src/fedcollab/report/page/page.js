@@ -31,7 +31,7 @@
     table.querySelectorAll("td").forEach((cell) => (cell.dataset.label = heads[cell.cellIndex]));
     table.classList.add("stacked");
   };
-  document.querySelectorAll(":is(#training, #advice) .scroll table").forEach(stack);
+  document.querySelectorAll(":is(#training, #advice, #check) .scroll table").forEach(stack);
 
   const size = (element) => {
     const width = Math.max(240, Math.floor(element.clientWidth));
