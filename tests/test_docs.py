@@ -1,7 +1,8 @@
 """The documentation is true: its Python runs, its commands parse, links and menu are whole, files are described.
 
-A Python block that cannot run here has `<!-- not run: REASON -->` before it. Pages run one after the other in the folder
-of a small example run; trainings and pilots are cut to a few rounds, which changes figures and not whether the lines work.
+A Python block that cannot run here has `<!-- not run: REASON -->` before it. Pages run one after the other in the
+folder of a small example run; trainings and pilots are cut to a few rounds, which changes figures and not whether the
+lines work.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ def with_python() -> Iterator[Any]:
             yield pytest.param(page, id=page.relative_to(ROOT / "docs").as_posix())
 
 
-@pytest.mark.parametrize("page", with_python())
+@pytest.mark.parametrize("page", list(with_python()))
 def test_the_python_of_a_page_runs(
     page: Path, example: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -126,7 +127,8 @@ def test_the_figures_worked_out_by_hand_are_right() -> None:
 def typed(text: str) -> Iterator[str]:
     """Yield every `fedcollab` command that a page shows: in blocks, and between backticks where it has arguments."""
     for line in re.findall(r"^(?:    |\$ )(fedcollab .*)$", text, re.MULTILINE):
-        yield from (part.strip() for part in line.split("&&"))
+        command = re.split(r"(?<=\S)\s{3,}(?=\S)", line)[0]  # what stands further right says what it does
+        yield from (part.strip() for part in command.split("&&"))
     for block in re.findall(r"^```\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
         yield from re.findall(r"^fedcollab .*$", block, re.MULTILINE)
     yield from re.findall(r"`(fedcollab [a-z][\w-]* [^`]+)`", text)

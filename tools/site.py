@@ -1,7 +1,8 @@
 """Build the documentation site: docs/, CONTRIBUTING.md and CHANGELOG.md as pages, with a reference made from the code.
 
-Run by `make site`. Nothing is fetched, and nothing on the pages asks the network. Every warning is an error: a link to a
-page, heading or file that is not there, a page that no menu has, a docstring that cannot be read. The result is build/site.
+Run by `make site`. Nothing is fetched, and nothing on the pages asks the network. Every warning is an error: a link to
+a page, heading or file that is not there, a page that no menu has, a docstring that cannot be read. The result is in
+build/site.
 
 In a page, `<!-- generated: NAME -->` is replaced by what `GENERATED[NAME]` makes of the code.
 """
@@ -173,6 +174,8 @@ def messages() -> str:
 
 def _fields(kind: Any) -> list[tuple[str, str, bool]] | None:
     """Return name, type and whether it may be missing of each field of a message type; None if it has no fields."""
+    if get_origin(kind) is Annotated:
+        return _fields(get_args(kind)[0])
     if dataclasses.is_dataclass(kind):
         hints = get_type_hints(kind, include_extras=True)
         missing = dataclasses.MISSING

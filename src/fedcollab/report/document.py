@@ -81,6 +81,7 @@ def render(run: RunContents) -> str:
         facts=[("Settings", setting_facts(run)), ("Communication and versions", cost_facts(run))],
         absent=words(run.absences),
         contradictions=[] if run.judgement is None else run.judgement.contradictions(),
+        grouped=len(run.names) > charts.NAMED,
         figure=figure,
         percent=_percent,
         points=_points,
@@ -95,6 +96,7 @@ def render(run: RunContents) -> str:
                 "blocks": [] if run.collaboration is None else charts.blocks(run.collaboration.assignment),
                 "palette": len(theme.COALITIONS),
                 "crisp": charts.CRISP,
+                "named": charts.NAMED,
             }
         ),
         specs=as_json(specs),
