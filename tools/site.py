@@ -77,7 +77,7 @@ MENU: dict[str, tuple[str, ...]] = {
         "reliability",
         "threats",
     ),
-    "Project": ("decisions", "contributing", "changelog"),
+    "Project": ("design", "decisions", "contributing", "changelog"),
 }
 #: packages of the API reference, beside `fedcollab` itself: every name in `__all__` that has a docstring of its own
 PACKAGES = ("coalitions", "distances", "inspection", "training", "advice", "baselines", "scenarios", "data", "metrics")
