@@ -66,6 +66,8 @@ def given(page: str) -> dict[str, Any]:
     space: dict[str, Any] = {"fedcollab": fedcollab, "D": D, "m": [100] * 8, "names": names}
     if page.split("/")[0] in ("howto", "theory", "tutorials"):
         return {}  # these pages bring all they use
+    if page == "data.md":
+        return {"pixels": rng.integers(0, 256, (1200, 1, 8, 8)), "labels": np.arange(1200) % 2}
     coalitions = [["north", "south"], ["east", "west"]]
     if page == "secure-aggregation.md":
         coalitions = [["north", "south", "east", "west"]]
