@@ -14,7 +14,7 @@ TESTS := -n 2 -q --doctest-modules src tests
 FAST := not slow and not federation and not faults
 
 .PHONY: demo test test-without-data test-with-data coverage test-slow test-federation test-faults federation-demo lint bench \
-        docs clean browser data fuzz
+        docs site clean browser data fuzz
 
 demo: .venv/installed
 	$(BIN)/fedcollab demo --out runs/demo
@@ -53,6 +53,7 @@ lint: .venv/installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/codespell README.md CONTRIBUTING.md CHANGELOG.md SECURITY.md docs src tests tools examples benchmarks
 
 # 100,000 damaged files a reader (some 20 minutes); the tests feed 1,000.
 fuzz: .venv/installed-dev
@@ -63,6 +64,11 @@ bench: .venv/installed-dev data
 
 docs: .venv/installed-dev data
 	$(BIN)/python tools/docs.py
+
+# The documentation site in build/site: offline, and any warning (a broken link, a docstring that cannot be read) fails.
+site: .venv/installed-docs
+	$(BIN)/python tools/site.py
+	@echo "open build/site/index.html"
 
 clean:
 	rm -rf .venv runs dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
@@ -82,6 +88,11 @@ data: .venv/installed
 .venv/installed: .venv/pip pyproject.toml constraints.txt
 	@echo "installing fedcollab and what it needs into .venv (some minutes the first time)"
 	@$(BIN)/pip install -q -e ".[report]"
+	@touch $@
+
+.venv/installed-docs: .venv/installed-dev
+	@echo "installing what the site needs into .venv"
+	@$(BIN)/pip install -q -e ".[docs]"
 	@touch $@
 
 .venv/installed-dev: .venv/installed

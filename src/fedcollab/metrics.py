@@ -318,7 +318,7 @@ def _auc(positive: NDArray[np.bool_], score: Floats) -> float:
 
 
 def total_variation(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return 1/2 sum |p - q| over the last axis.
+    """Return the total variation distance `sum(abs(p - q)) / 2` over the last axis.
 
     Examples
     --------

@@ -257,3 +257,22 @@ def test_a_thousand_clients_show_coalitions_first_and_clients_on_demand(run_of, 
     page.fill("#find", "")
     assert 0 < opened.count() < 1000
     assert page.locator("#matrix-fixed svg").count() == 1
+
+
+def test_every_table_is_whole_on_a_phone(advised, visit):
+    """No table scrolls sideways, except the one of all distances, which is folded."""
+    page = visit(advised, PHONE)
+    wide = "regions => regions.filter(r => r.clientWidth && r.scrollWidth > r.clientWidth).map(r => r.ariaLabel)"
+    assert page.eval_on_selector_all(".scroll", wide) == []
+
+
+def test_badges_stay_with_their_names_in_print(run_of, visit):
+    page = visit(write(run_of(tuple(f"hospital number {i}" for i in range(9)), stage="coalitions")))
+    page.emulate_media(media="print")
+    apart = """all => all.filter(kept => {
+      const badge = kept.querySelector(".badge").getBoundingClientRect(), box = kept.getBoundingClientRect();
+      return badge.top > box.top + badge.height;
+    }).length"""
+    assert page.eval_on_selector_all(".kept", apart) == 0
+    colours = page.eval_on_selector_all(".badge", "all => all.map(b => getComputedStyle(b).printColorAdjust)")
+    assert set(colours) == {"exact"}

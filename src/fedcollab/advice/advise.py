@@ -117,6 +117,17 @@ def advise(
         If an argument is out of range, a name is unknown, or the clients do not fit together or with the model.
     Paused
         If too few clients answered.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.normal(size=(48, 2))
+    >>> y = (x[:, 0] > 0).astype(int)
+    >>> clients = {"north": (x[:24], y[:24]), "south": (x[24:], y[24:])}
+    >>> advice = advise(clients, model="logistic", rounds=2)
+    >>> sorted(advice.gains)
+    ['north', 'south']
     """
     choose("metric", metric, dict.fromkeys(METRICS))
     rounds = int(number("rounds", rounds, at_least=1, whole=True))

@@ -17,6 +17,7 @@ from fedcollab.errors import FedcollabWarning, InputError, Paused, unknown
 TOUR: dict[str, dict[str, str]] = {
     "Start here": {
         "demo": "fedcollab.cli.demo:demo",
+        "new": "fedcollab.cli.new:new",
         "run": "fedcollab.cli.stages:run",
     },
     "The stages, one at a time": {
@@ -101,6 +102,7 @@ def cli(debug: bool) -> None:
 
     \b
     New here?         fedcollab demo
+    Files to try?     fedcollab new FOLDER
     Your own files?   fedcollab run --clients FOLDER --label COLUMN
     Only a matrix?    fedcollab solve --matrix D.csv --quantities m.csv
     """

@@ -11,6 +11,9 @@ from fedcollab.cli import options
 from fedcollab.cli.inspecting import begin_with_check, keep_check
 from fedcollab.cli.stages import all_stages, summary
 
+#: one line to try next, on files that are made for it
+NEXT = "fedcollab new hospitals && fedcollab run --clients hospitals --label outcome"
+
 
 @click.command(epilog="Example:  fedcollab demo && open runs/demo/report.html")
 @options.out("Run directory.", default=Path("runs/demo"), show_default=True)
@@ -44,4 +47,4 @@ def demo(out: Path, seed: int, as_json: bool, quiet: bool) -> None:
     if as_json:
         options.print_json(summary(fitted, judgement, page))
     else:
-        report.show_run(fitted, judgement, page, next_command="fedcollab run --clients FOLDER --label COLUMN")
+        report.show_run(fitted, judgement, page, next_command=NEXT)

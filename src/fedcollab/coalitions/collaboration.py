@@ -26,11 +26,30 @@ from fedcollab.parsing import complete, names_in
 class Collaboration:
     """A partition of the clients into coalitions.
 
-    assignment   one coalition label per client, 0..K-1 in order of first appearance
-    objective    L of Eq. (collab_obj); lower_bound: proven for every admissible partition
-    optimal      proven: objective and lower bound agree to a relative 1e-9
-    budget_spent   a proof was tried and ran out of its budget of work
-    pull, push   what client k and coalition T are to each other: sum_{j in T} m_j D_kj and sum_{i in T} D_ik
+    Parameters
+    ----------
+    assignment : array of int
+        One coalition label per client, 0..K-1 in order of first appearance.
+    quantities : array
+        Each client's training samples.
+    names : tuple of str or None
+        The clients' names, where they have any.
+    C : float
+        How much it hurts to have little data.
+    objective : float
+        L of Eq. (collab_obj), its first line.
+    lower_bound : float
+        Proven for every partition that the constraints allow.
+    optimal : bool
+        Proven: objective and lower bound agree to a relative 1e-9.
+    method : str
+        How it was found.
+    pull, push : array
+        What client k and coalition T are to each other: sum_{j in T} m_j D_kj and sum_{i in T} D_ik.
+    constraints : Constraints
+        The rules that were kept.
+    budget_spent : bool
+        A proof was tried and ran out of its budget of work.
     """
 
     assignment: Labels

@@ -91,7 +91,7 @@ class Explanation:
         company = names_in_words(self.now.members, self.client)
         place = f"trains with {company}" if company else "trains alone"
         lines = [
-            f"{self.client} ({self.quantity:g} samples) {place}: bound {self.now.bound:.4g} "
+            f"{self.client} ({self.quantity:,.0f} samples) {place}: bound {self.now.bound:.4g} "
             f"= {self.now.generalisation:.4g} for the data there is + {self.now.shift:.4g} for unlike partners."
         ]
         if company:

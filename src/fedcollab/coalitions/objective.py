@@ -20,8 +20,31 @@ BLOCK = 64
 
 
 def objective(distances: object, quantities: ArrayLike | None, assignment: ArrayLike, C: float = 10.0) -> float:
-    """The value that `solve` minimises, for any partition given as one coalition label per client.
+    """Return the value that `solve` minimises, for any partition given as one coalition label per client.
 
+    Parameters
+    ----------
+    distances : array-like, DataFrame or Distances
+        N x N, in [0, 1].
+    quantities : array-like, mapping or None
+        Each client's training samples; None where `distances` has them.
+    assignment : array-like of int
+        One coalition label per client.
+    C : float
+        How much it hurts to have little data.
+
+    Returns
+    -------
+    float
+        The sum over clients of `C / sqrt(m_S)` and the mean distance to the samples of their coalition.
+
+    Raises
+    ------
+    InputError
+        If an argument is out of range, or they do not fit together.
+
+    Examples
+    --------
     >>> D = [[0.0, 0.2], [0.2, 0.0]]
     >>> objective(D, [100, 300], [0, 1], C=1)  # 1/10 + 1/sqrt(300)
     0.15773502691896257

@@ -101,12 +101,36 @@ def place(
     name: str = "new client",
     cannot_link: Iterable[Any] = (),
 ) -> Placement:
-    """The coalition that a new client should join, given its distance to every existing client and its sample count.
+    """Return the coalition that a new client should join, from its distance to every existing client and its samples.
 
-    distances    one per existing client in their order, or by name (a mapping or a Series); NaN (or no entry) where it
-                 was not measured, which bars the coalition of that client
-    cannot_link  clients that the newcomer may not train with
+    Nobody else moves. Where every coalition costs more than it brings, the newcomer stays alone.
 
+    Parameters
+    ----------
+    collaboration : Collaboration
+        The coalitions that exist.
+    distances : array-like or mapping
+        One distance for each existing client in their order, or by name (a mapping or a Series); NaN (or no entry)
+        where it was not measured, which bars the coalition of that client.
+    quantity : float
+        The newcomer's training samples.
+    name : str
+        The newcomer's name.
+    cannot_link : iterable
+        Clients that the newcomer may not train with.
+
+    Returns
+    -------
+    Placement
+        The coalition, its cost, and the cost of every other choice.
+
+    Raises
+    ------
+    InputError
+        If the name is taken, or the constraints leave no place.
+
+    Examples
+    --------
     >>> from fedcollab.coalitions import solve
     >>> answer = solve([[0, 0.1, 0.9], [0.1, 0, 0.9], [0.9, 0.9, 0]], [100, 100, 100], C=5)
     >>> print(str(place(answer, [0.9, 0.8, 0.05], 50)).splitlines()[0])

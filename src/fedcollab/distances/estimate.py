@@ -83,6 +83,14 @@ def estimate_distances(
         If the clients' data do not fit together, or a name or an option is unknown.
     Paused
         If too few clients answered.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x, y = np.zeros((8, 1)), np.array([0, 1] * 4)
+    >>> found = estimate_distances({"north": (x, y), "south": (x, 1 - y), "east": (x, 0 * y)}, method="label")
+    >>> bool(found.matrix[0, 1] < found.matrix[0, 2])
+    True
     """
     if method == "auto" and _prefers_moments(clients, encoder):
         method = "few-round"

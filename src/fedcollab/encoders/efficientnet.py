@@ -42,8 +42,8 @@ class EfficientNetLite0(nn.Module):
 def efficientnet_lite0(block: int | str = 10, size: int = 64, pool: int = 1) -> nn.Module:
     """Build the pretrained encoder.
 
-    The default is for distances (docs/distances.md says why): later blocks no longer see how an image is turned, and
-    parts of the image see little else. To train a head on, "final" is better.
+    The default is for distances (docs/distances-measured.md says why): later blocks no longer see how an image is
+    turned, and parts of the image see little else. To train a head on, "final" is better.
 
     Parameters
     ----------

@@ -8,7 +8,7 @@ import altair as alt
 
 from fedcollab.report import theme
 from fedcollab.report.advised import NAMED
-from fedcollab.report.charts import CRISP, Chart, Rows
+from fedcollab.report.charts import CRISP, Chart, Rows, label_size
 from fedcollab.report.charts import NAMED as AXIS
 from fedcollab.report.measured import Weights
 
@@ -83,7 +83,8 @@ def weights(picture: Weights, *, live: bool = False) -> Chart:
         "values": [position + 0.5 for position in range(count)] if count <= AXIS else [],
         "labelExpr": "names[floor(datum.value)]",
         "labelLimit": 110,
-        "labelOverlap": True,
+        "labelFontSize": label_size(count),
+        "labelOverlap": count > AXIS,
         "grid": False,
         "ticks": False,
         "domain": False,

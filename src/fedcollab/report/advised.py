@@ -174,7 +174,7 @@ def expected_rows(run: RunContents, advice: Advice, place: dict[str, int]) -> li
         if measured is not None and np.isfinite(measured[0][position]):
             mean, half = float(measured[0][position]), HALF * float(np.nan_to_num(measured[1][position]))
             values["measured after training"][name] = (mean, mean - half, mean + half)
-    groups = _groups(run) if len(run.names) > NAMED else {name: [name] for name in run.names}
+    groups = groups_of(run) if len(run.names) > NAMED else {name: [name] for name in run.names}
     order = dict(zip(groups, range(len(groups)), strict=True)) if len(run.names) > NAMED else place
     rows = []
     for kind, found in values.items():
@@ -201,7 +201,7 @@ def gains_caption(run: RunContents) -> str:
     return f"{text}. Above the line is a gain."
 
 
-def _groups(run: RunContents) -> dict[str, list[str]]:
+def groups_of(run: RunContents) -> dict[str, list[str]]:
     """Return clients in groups: the coalitions, or quarters by training samples where these are too few or too many."""
     labels = np.zeros(len(run.names), dtype=np.int64) if run.collaboration is None else run.collaboration.assignment
     names, sizes = np.array(run.names, dtype=object), np.bincount(labels)

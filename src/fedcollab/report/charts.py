@@ -24,7 +24,7 @@ except ImportError:
 Chart = alt.Chart | alt.LayerChart | alt.FacetChart
 Rows = list[dict[str, Any]]
 #: more clients than this get no name on an axis: hovering tells it
-NAMED = 40
+NAMED = 60
 #: beyond this many clients the page draws a matrix as pixels, not as shapes
 CRISP = 50
 
@@ -44,6 +44,17 @@ def blocks(assignment: NDArray[np.int64]) -> Rows:
         {"start": int(end - size), "end": int(end), "coalition": label + 1}
         for label, (end, size) in enumerate(zip(ends, np.bincount(assignment), strict=True))
     ]
+
+
+def label_size(count: int) -> int:
+    """Return the size of names beside a square picture of this many clients, so that none covers another.
+
+    Examples
+    --------
+    >>> label_size(8), label_size(40), label_size(60)
+    (10, 9, 7)
+    """
+    return max(7, min(10, 380 // count)) if count else 10
 
 
 def cells(distances: Distances) -> Rows:
@@ -84,9 +95,6 @@ def matrix(
     count = len(distances.names)
     assignment = np.zeros(count, dtype=np.int64) if assignment is None else assignment
     order, rank = ordering(assignment)
-    off = ~np.eye(count, dtype=bool)
-    shown = distances.matrix if field == "d" or distances.stderr is None else distances.stderr
-    top = max(0.05, float(np.nanmax(shown[off & distances.observed], initial=0.0)))
     what = "Distance" if field == "d" else "Standard error"
     data: alt.NamedData | alt.InlineData = (
         alt.NamedData(name="cells") if live else alt.InlineData(values=cells(distances))
@@ -97,6 +105,7 @@ def matrix(
         "values": [position + 0.5 for position in range(count)] if count <= NAMED else [],
         "labelExpr": "names[order[floor(datum.value)]]",
         "labelLimit": 110,
+        "labelFontSize": label_size(count),
         "grid": False,
         "ticks": False,
         "domain": False,
@@ -104,7 +113,7 @@ def matrix(
     }
     place = alt.Scale(domain=[0, count], nice=False, zero=False)
     down = alt.Scale(domain=[0, count], nice=False, zero=False, reverse=True)
-    colour = alt.Scale(scheme=theme.MATRIX, domain=[0, top], reverse=True)
+    colour = alt.Scale(scheme=theme.MATRIX, domain=[0, 1], reverse=True)  # one scale in every picture of every run
     heat = (
         alt.Chart(data)
         .transform_calculate(
@@ -120,9 +129,9 @@ def matrix(
         .transform_filter("datum.i != datum.j" if field == "e" else "isValid(datum.i)")
         .mark_rect(invalid=None, stroke=None, clip=True)
         .encode(
-            x=alt.X("x:Q", scale=place, axis=alt.Axis(**named, labelAngle=-90, labelOverlap=True)),
+            x=alt.X("x:Q", scale=place, axis=alt.Axis(**named, labelAngle=-90, labelOverlap=count > NAMED)),
             x2="x2:Q",
-            y=alt.Y("y:Q", scale=down, axis=alt.Axis(**named, labelOverlap=True)),
+            y=alt.Y("y:Q", scale=down, axis=alt.Axis(**named, labelOverlap=count > NAMED)),
             y2="y2:Q",
             color=alt.condition(
                 f"isValid(datum.{field})",
@@ -472,6 +481,12 @@ def _way_colour(ways: Sequence[str], legend: bool = True) -> alt.Color:
 def _client_axis(count: int) -> alt.X:
     """Return an axis with clients side by side in the order of `place`, named where there is room."""
     axis = alt.Axis(
-        labelAngle=-90 if count > 6 else 0, labelLimit=110, ticks=False, domain=False, labels=count <= NAMED
+        labelAngle=-90 if count > 6 else 0,
+        labelLimit=110,
+        labelFontSize=10 if count <= 40 else 8,
+        labelOverlap=False,
+        ticks=False,
+        domain=False,
+        labels=count <= NAMED,
     )
     return alt.X("name:N", sort=alt.EncodingSortField(field="place", op="min"), axis=axis, title=None)

@@ -23,7 +23,7 @@ from fedcollab.report.pictures import pictures
 from fedcollab.report.run import RunContents
 from fedcollab.report.slider import packed, slider
 from fedcollab.report.ways import way_words
-from fedcollab.report.words import figure
+from fedcollab.report.words import figure, times
 from fedcollab.wire.absence import words
 
 SECTIONS = (
@@ -81,6 +81,7 @@ def render(run: RunContents) -> str:
         facts=[("Settings", setting_facts(run)), ("Communication and versions", cost_facts(run))],
         absent=words(run.absences),
         contradictions=[] if run.judgement is None else run.judgement.contradictions(),
+        grouped=len(run.names) > charts.NAMED,
         figure=figure,
         percent=_percent,
         points=_points,
@@ -95,6 +96,7 @@ def render(run: RunContents) -> str:
                 "blocks": [] if run.collaboration is None else charts.blocks(run.collaboration.assignment),
                 "palette": len(theme.COALITIONS),
                 "crisp": charts.CRISP,
+                "named": charts.NAMED,
             }
         ),
         specs=as_json(specs),
@@ -144,9 +146,17 @@ def _points(gain: float) -> str:
 
 
 def _percent(change: float) -> str:
-    """Return a relative change as text, in percent."""
+    """Return a relative change as text: in percent or, from twice as much on, as a multiple.
+
+    Examples
+    --------
+    >>> _percent(-0.25), _percent(0.4), _percent(2.2), _percent(31.0)
+    ('−25 %', '+40 %', '3.2 times', '32 times')
+    """
     if abs(change) < 0.005:
         return "the same"
+    if change >= 0.995:
+        return f"{times(1 + change)} times"
     return f"{'−' if change < 0 else '+'}{abs(100 * change):.0f} %"
 
 
@@ -160,7 +170,21 @@ def _slider_words(moved: dict[str, Any]) -> dict[str, Any]:
         "start": start,
         "left_out": moved["left_out"],
         "said": f"For C {segment['words']}: {segment['count']} coalitions.",
+        "scale": _scale(moved["segments"]),
     }
+
+
+def _scale(segments: list[dict[str, Any]], most: int = 5) -> list[str]:
+    """Return the values of C to write below the slider: those of at most `most` of its steps, evenly spaced.
+
+    Examples
+    --------
+    >>> _scale([{"C": 0.3}, {"C": 1.0}, {"C": 2.5}, {"C": 10.0}], most=3)
+    ['0.3', '2.5', '10']
+    """
+    count = min(most, len(segments))
+    steps = [round(i * (len(segments) - 1) / max(1, count - 1)) for i in range(count)]
+    return [figure(segments[step]["C"]) for step in steps]
 
 
 def _trained(run: RunContents) -> dict[str, Any] | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedcollab.report import advice_charts, charts, trained
-from fedcollab.report.advised import expected_rows
+from fedcollab.report.advised import NAMED, expected_rows, groups_of
 from fedcollab.report.differences import (
     between_coalitions,
     label_rows,
@@ -49,12 +49,13 @@ def pictures(run: RunContents, moved: dict[str, Any] | None, *, live: bool) -> d
     if live and moved is not None:
         if not crowded:
             made["matrix"] = charts.matrix(run.distances, labels, live=True)
-        made["bounds"] = charts.bounds(None, count).properties(height=260)
+        made["bounds"] = charts.bounds(None, min(count, NAMED)).properties(height=260)
         made["totals"] = charts.totals(None).properties(height=90)
     elif not live:
         made["matrix"] = charts.matrix(run.distances, labels)
         if run.collaboration is not None:
-            made["bounds"] = charts.bounds(_bars(run.names, run.collaboration), count).properties(height=260)
+            bars = _in_groups(run, _bars(run.names, run.collaboration), ("little", "unlike", "alone"))
+            made["bounds"] = charts.bounds(bars, _drawn(run)).properties(height=260)
     if crowded:
         made["matrix-fixed"] = charts.matrix(between_coalitions(run.distances, labels))
     elif live and moved is None:
@@ -62,16 +63,57 @@ def pictures(run: RunContents, moved: dict[str, Any] | None, *, live: bool) -> d
     elif run.distances.stderr is not None:
         made["matrix-fixed"] = charts.matrix(run.distances, labels, live=live, field="e")
     made["spread"] = charts.spread(spread_rows(run)).properties(height=240)
-    made["quantities"] = charts.quantities(quantity_rows(run, place)).properties(height=220)
+    samples = _in_groups(run, quantity_rows(run, place), ("samples",))
+    made["quantities"] = charts.quantities(samples).properties(height=220)
     shares, shown = label_rows(run, place)
     if shares:
-        made["labels"] = charts.label_mix(shares, count, shown).properties(height=max(160, min(420, 16 * len(shown))))
+        mixes = _in_groups(run, shares, ("share",), by="label")
+        height = max(160, min(420, 16 * len(shown)))
+        made["labels"] = charts.label_mix(mixes, _drawn(run), shown).properties(height=height)
     if run.results:
-        made["gains"] = charts.gains(trained.gain_rows(run, place), count).properties(height=300)
+        reached = _in_groups(run, trained.gain_rows(run, place), ("accuracy", "low", "high"), by="way")
+        made["gains"] = charts.gains(reached, _drawn(run)).properties(height=300)
         curves = trained.curve_rows(run)
         for picture in curves:
             chart = charts.curves(picture["rows"], trained.domain(curves), legend=not live).properties(height=190)
             made[f"curve-{picture['coalition']}"] = chart
+    return made
+
+
+def _drawn(run: RunContents) -> int:
+    """Return how many clients, or groups of clients, stand side by side in a picture."""
+    return len(run.names) if len(run.names) <= NAMED else len(groups_of(run))
+
+
+def _in_groups(run: RunContents, rows: charts.Rows, measured: tuple[str, ...], by: str | None = None) -> charts.Rows:
+    """Return rows of clients as they are, or means over groups where there are too many clients to name.
+
+    Parameters
+    ----------
+    run : RunContents
+        The run.
+    rows : list of dict
+        One row for each client (and value of `by`).
+    measured : tuple of str
+        The fields to average.
+    by : str, optional
+        A field whose values are kept apart.
+    """
+    if len(run.names) <= NAMED:
+        return rows
+    made: charts.Rows = []
+    for place, (label, members) in enumerate(groups_of(run).items()):
+        inside = [row for row in rows if row["name"] in set(members)]
+        for kind in dict.fromkeys(row.get(by) for row in inside) if by else [None]:
+            found = [row for row in inside if by is None or row[by] == kind]
+            row: dict[str, Any] = {"name": label, "place": place, **({by: kind} if by else {})}
+            if found and "coalition" in found[0]:
+                row["coalition"] = found[0]["coalition"]
+            for key in measured:
+                values = [each[key] for each in found if key in each]
+                if values:
+                    row[key] = round(float(np.mean(values)), 4)
+            made.append(row)
     return made
 
 

@@ -2,6 +2,7 @@ from . import data as data
 from .concept import paper_permutations as paper_permutations
 from .data import Images as Images
 from .data import images as images
+from .example import write_example as write_example
 from .federation import federation_clients as federation_clients
 from .federation import federation_names as federation_names
 from .file import load as load

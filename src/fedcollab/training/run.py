@@ -148,6 +148,15 @@ def train(
     ------
     InputError
         If an argument is out of range, a name is unknown, or `coalitions` do not partition the clients.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x = np.arange(40.0)[:, None] % 20
+    >>> halves = {"north": (x[:20], x[:20, 0] > 9), "south": (x[20:], x[20:, 0] > 9)}
+    >>> result = train(halves, [["north", "south"]], model="logistic", rounds=2)
+    >>> result.names, result.accuracy.shape
+    (('north', 'south'), (2,))
     """
     rounds = int(number("rounds", rounds, at_least=1, whole=True))
     number("lr", lr, above=0)

@@ -6,9 +6,9 @@
 
 The first term is the sampling of the validation samples; t > 1 adds that of the training samples, on which the same
 predictions depend: t = 1 + 2.5 / sqrt(m) where m samples train (`cross`), 1.75 where all but the fold do (`few-round`);
-both calibrated on label shift, see docs/distances.md. The last term is one unseen sample that is predicted right with
-any chance, v_r uniform on [0, 1]: 14 right out of 14 is not certainty. u_r are Bayesian bootstrap weights (Rubin,
-1981), drawn once for a client and used in all of its pairs, so that replicates of the matrix are joint.
+both calibrated on label shift, see docs/distances-measured.md. The last term is one unseen sample that is predicted
+right with any chance, v_r uniform on [0, 1]: 14 right out of 14 is not certainty. u_r are Bayesian bootstrap weights
+(Rubin, 1981), drawn once for a client and used in all of its pairs, so that replicates of the matrix are joint.
 
 Samples of one group (one patient) are no independent evidence: weights are drawn for groups, and n counts groups where
 the variance of the mean is that of the groups' sums.

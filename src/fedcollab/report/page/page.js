@@ -31,7 +31,7 @@
     table.querySelectorAll("td").forEach((cell) => (cell.dataset.label = heads[cell.cellIndex]));
     table.classList.add("stacked");
   };
-  document.querySelectorAll(":is(#training, #advice) .scroll table").forEach(stack);
+  document.querySelectorAll(":is(#training, #advice, #check) .scroll table").forEach(stack);
 
   const size = (element) => {
     const width = Math.max(240, Math.floor(element.clientWidth));
@@ -58,6 +58,18 @@
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => renderer === "canvas" && view.resize().runAsync());
   };
 
+  // Too many clients to name: means over each coalition, and over all that are alone.
+  const inGroups = (bars, groups) => {
+    const sets = groups.map((members, k) => [`coalition ${k + 1} (${members.length} clients)`, k + 1, members]).filter(([, , members]) => members.length > 1);
+    const alone = groups.filter((members) => members.length === 1).flat();
+    if (alone.length) sets.push([`alone (${many(alone.length, "client")})`, sets.length + 1, alone]);
+    const of = new Map(bars.map((bar) => [bar.name, bar]));
+    const mean = (members, key) => members.reduce((sum, i) => sum + of.get(names[i])[key], 0) / members.length;
+    return sets.map(([name, coalition, members], place) => ({
+      name, place, coalition, little: mean(members, "little"), unlike: mean(members, "unlike"), alone: mean(members, "alone"),
+    }));
+  };
+
   // What is shown now: the coalitions of a segment, or everyone, or nobody, at the segment's C.
   const state = (segment, mode) => {
     const labels = mode === "path" ? segment.labels : names.map((_, i) => (mode === "everyone" ? 0 : i));
@@ -74,9 +86,10 @@
       unlike: shift ? shift[i] / 10000 : 0,
       alone: segment.C / Math.sqrt(quantities[i]),
     }));
+    const shownBars = names.length > data.named ? inGroups(bars, groups) : bars;
     let start = 0;
     const blocks = groups.map((members, k) => ({ coalition: k + 1, start, end: (start += members.length) }));
-    return { labels, groups, order, rank, bars, blocks, total: segment.objective[mode] };
+    return { labels, groups, order, rank, bars: shownBars, blocks, total: segment.objective[mode] };
   };
 
   const totals = (segment, mode) =>
@@ -84,7 +97,7 @@
       const value = segment.objective[key];
       const times = value / segment.objective.path;
       const percent = (100 * (times - 1)).toFixed(times < 1.1 ? 1 : 0);
-      const more = times > 10 ? ` (${times.toFixed(0)} times)` : times > 1.0005 ? ` (+${percent} %)` : "";
+      const more = times >= 2 ? ` (${times.toFixed(times < 10 ? 1 : 0)} times)` : times > 1.0005 ? ` (+${percent} %)` : "";
       return { way, value, shown: key === mode, label: figure(value) + more };
     });
 
