@@ -3,9 +3,10 @@
     python benchmarks/planted_advice.py --scenarios digits,label-shift,concept-shift
 
 For each scenario the advice is asked for and followed, and FedAvg is trained in the coalitions of the paper's procedure
-(its C, `solve`), once by the same rule for the number of rounds and once for all of them, as the paper does. Concept
-shift is trained as everywhere in this project, as a head on a frozen encoder. Printed: whether the paper's coalitions
-are the planted types (clients of too few samples may be anywhere), what was advised, and mean accuracies over clients.
+(its C, `solve`), once by the same rule for the number of rounds and once for all of them, as the paper does. Distances,
+models and step sizes are those of docs/results.md (concept shift: a head on a frozen encoder). Printed: whether the
+paper's coalitions are the planted types (clients of too few samples may be anywhere), what was advised, and mean
+accuracies over clients.
 """
 
 from __future__ import annotations
@@ -17,26 +18,29 @@ from typing import Any
 
 import numpy as np
 
-from fedcollab import advise, estimate_distances, solve, train
+from fedcollab import Collaboration, advise, estimate_distances, solve, train
 from fedcollab.errors import FedcollabWarning
 from fedcollab.federation import encode_clients
+from fedcollab.reproduce.setups import full
 from fedcollab.scenarios import make
 
 #: clients of fewer samples may be anywhere
 FEW = 40
 
 
-def clients_of(name: str, seed: int) -> tuple[list[Any], dict[str, int], dict[str, Any]]:
-    """Return clients, their planted types, and how they are trained."""
+def clients_of(name: str, seed: int) -> tuple[list[Any], dict[str, int], dict[str, Any], Collaboration]:
+    """Return clients, their planted types, how they are trained, and the coalitions of the paper's procedure."""
     scenario = make(name, seed=seed)
     types = dict(zip((client.name for client in scenario.clients), scenario.types, strict=True))
-    chosen: dict[str, Any] = {
-        key: scenario.settings[key] for key in ("model", "lr", "rounds", "C") if key in scenario.settings
-    }
-    clients = list(scenario.clients)
-    if chosen.get("model") == "resnet18":
-        clients, chosen["model"], chosen["lr"] = list(encode_clients(clients)), "logistic", 0.01
-    return clients, types, {**chosen, "scale": scenario.scale}
+    clients, setup = list(scenario.clients), full().get(name)
+    chosen = {key: scenario.settings[key] for key in ("model", "lr", "rounds", "C") if key in scenario.settings}
+    encoder = None if setup is None else setup.encoder
+    distances = estimate_distances(clients, encoder=encoder, scale=scenario.scale, seed=seed)
+    paper = solve(distances, C=chosen.pop("C", 10.0))
+    if setup is not None and setup.features:
+        clients = list(encode_clients(clients, setup.features, scale=scenario.scale))
+        chosen |= {"model": setup.model, "lr": setup.lr}
+    return clients, types, {**chosen, "scale": scenario.scale}, paper
 
 
 def main() -> None:
@@ -53,15 +57,12 @@ def main() -> None:
     print("|" + "---|" * 9)
     for name in arguments.scenarios.split(","):
         started = time.process_time()
-        clients, types, chosen = clients_of(name, arguments.seed)
-        C = chosen.pop("C", 10.0)
+        clients, types, chosen, paper = clients_of(name, arguments.seed)
         how = {
             **chosen,
             "rounds": min(arguments.rounds, chosen.get("rounds", arguments.rounds)),
             "seed": arguments.seed,
         }
-        distances = estimate_distances(clients, scale=how["scale"], seed=arguments.seed)
-        paper = solve(distances, C=C)
         large = {client.name for client in clients if client.quantity >= FEW}
         mixed = [{types[member] for member in group if member in large} for group in paper.coalitions]
         pure = all(len(kinds) <= 1 for kinds in mixed) and sum(map(len, mixed)) == len({types[n] for n in large})
