@@ -271,8 +271,8 @@ def test_three_silos_train_under_masks(running: Running) -> None:
         np.testing.assert_allclose(secure.loss, expected.loss, **SAME)
         # keys once; folds and rounds as without masks, because of three members none may drop out
         assert flower.cost.rounds - before <= 2 + 2 * (TRAINING["rounds"] + 1)
-        make_silo_key(running.root / "stranger", "south")
-        shutil.copy(running.root / "stranger.pub", partners / "south.pub")
+        make_silo_key(running.root / "impostor", "south")
+        shutil.copy(running.root / "impostor.pub", partners / "south.pub")
         with pytest.raises(Paused, match="certificate of `south` is signed by another key than that of the silo"):
             train(there, "global", secure_aggregation=True, stopping="none", **TRAINING)
     shutil.rmtree(partners)

@@ -1,4 +1,7 @@
-"""Outsiders without a key at the gate of a real federation: the silos keep their rounds (see also tests/flower)."""
+"""Outsiders without a key at the gate of a real federation: the silos keep their rounds (see also tests/flower).
+
+This file comes before test_federation.py, whose last test stops the federation.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,8 @@ def outsiders(port: int) -> Iterator[None]:
 def test_silos_keep_their_rounds_while_outsiders_hold_connections(running: Running) -> None:
     federation = FederationFolder.read(running.folder)
     settings = {"rounds": 2, "lr": 0.1, "seed": 3, "stopping": "none"}
-    calm = train(federate(Wire(running.clients), seed=3), "global", "fedavg", "logistic", **settings)
+    here = federate(Wire(running.clients, keys=running.keys()), seed=3)
+    calm = train(here, "global", "fedavg", "logistic", **settings)
     link, gate = (psutil.Process(handle.pid) for handle in federation.handles)
     before = {process: process.memory_info().rss for process in (link, gate)}
     with outsiders(federation.port), connect_federation(running.folder) as flower:
