@@ -88,7 +88,8 @@ def estimate_distances(
     --------
     >>> import numpy as np
     >>> x, y = np.zeros((8, 1)), np.array([0, 1] * 4)
-    >>> found = estimate_distances({"north": (x, y), "south": (x, 1 - y), "east": (x, 0 * y)}, method="label")
+    >>> rare = np.array([0] * 7 + [1])
+    >>> found = estimate_distances({"north": (x, y), "south": (x, 1 - y), "east": (x, rare)}, method="label")
     >>> bool(found.matrix[0, 1] < found.matrix[0, 2])
     True
     """
