@@ -312,4 +312,4 @@ def test_presets_are_where_limits_begin() -> None:
     cautious = make_limits({"preset": "cautious", "min_samples": 50}, ())
     assert (cautious.min_samples, cautious.min_coalition, cautious.require_plan) == (50, 3, True)
     with pytest.raises(InputError, match="did you mean 'usual'"):
-        make_limits({"preset": "usal"}, ())
+        make_limits({"preset": "usul"}, ())
