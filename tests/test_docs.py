@@ -67,7 +67,7 @@ def given(page: str) -> dict[str, Any]:
     if page.split("/")[0] in ("howto", "theory", "tutorials"):
         return {}  # these pages bring all they use
     if page == "data.md":
-        return {"pixels": rng.integers(0, 256, (1200, 1, 8, 8)), "labels": np.arange(1200) % 2}
+        return {"pixels": rng.integers(0, 256, (2000, 1, 8, 8)), "labels": np.arange(2000) % 2}
     coalitions = [["north", "south"], ["east", "west"]]
     if page == "secure-aggregation.md":
         coalitions = [["north", "south", "east", "west"]]
