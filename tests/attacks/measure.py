@@ -12,24 +12,18 @@ import sys
 import tempfile
 from pathlib import Path
 
-from fedcollab.wire.limits import Limits
+import msgspec
+
+from fedcollab.wire.limits import NO_LIMITS, Limits
 
 from .target import Target
 from .test_attacks import ATTACKS
 
-WITHOUT = Limits(
-    min_samples=1,
-    min_test=1,
-    min_batch=1,
-    round_measures=False,
-    blur_updates=False,
-    check_training=False,
-    updates_for_distances=True,
-    max_models=30_000,
-    max_repeats=800,
-    max_rounds=125_000,
-    max_schemas=1_000,
-    max_splits=1_000,
+#: those of in-process runtimes, with a hundred times the budgets
+WITHOUT = msgspec.structs.replace(
+    NO_LIMITS,
+    **{f"max_{kind}": 100 * most for kind, most in NO_LIMITS.budget.items()},
+    max_splits=100 * NO_LIMITS.max_splits,
 )
 
 

@@ -37,9 +37,18 @@ def agreed() -> Any:
     return pair[0], federate(Wire(pair)).schema
 
 
+def refusal(schema: Any, data: ClientData) -> str:
+    """Return why a silo with the default limits refuses a schema; empty if it takes it over."""
+    try:
+        limit_schema(schema, Silo(data), Limits())
+    except Refused as refused:
+        return str(refused)
+    return ""
+
+
 def test_an_honest_schema_is_taken_over(agreed: Any) -> None:
     data, schema = agreed
-    limit_schema(schema, Silo(data), Limits())
+    assert refusal(schema, data) == ""
 
 
 CHANGES: list[tuple[Callable[[dict[str, Any]], None], str]] = [
@@ -61,8 +70,7 @@ def test_a_schema_that_does_not_fit_is_refused(agreed: Any, change: Any, why: st
     data, schema = agreed
     content = json.loads(schema.to_json())
     change(content)
-    with pytest.raises(Refused, match=why):
-        limit_schema(type(schema).from_json(json.dumps(content)), Silo(data), Limits())
+    assert why in refusal(type(schema).from_json(json.dumps(content)), data)
 
 
 def test_scales_of_arrays_too() -> None:
@@ -70,10 +78,9 @@ def test_scales_of_arrays_too() -> None:
     pair = [ClientData(name, rng.normal(5, 2, (40, 3)), np.arange(40) % 2) for name in "ab"]
     for scale in ("none", "features", "channels"):
         schema = federate(Wire(pair), scale=scale).schema
-        limit_schema(schema, Silo(pair[0]), Limits())
+        assert refusal(schema, pair[0]) == ""
         steep = replace(schema, std=tuple(1e-4 for _ in schema.std))
-        with pytest.raises(Refused, match="not plausible"):
-            limit_schema(steep, Silo(pair[0]), Limits())
+        assert "not plausible" in refusal(steep, pair[0])
 
 
 def test_rare_categories_are_missing_and_not_named() -> None:
