@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcollab import metrics
+from fedcollab.advice.promises import BrokenPromise, broken_promises
 from fedcollab.report.ways import follows, way_words
 from fedcollab.report.words import amount, equivalent_words, interval, range_of_names, signed
 from fedcollab.training.comparison import MAJORITY, Comparison
@@ -218,7 +219,14 @@ class Judgement:
 
     def remarks(self) -> list[str]:
         """Return sentences on what the figures cannot tell, and on models that are no better than a constant answer."""
-        return [*self._not_advised(), *self._below_majority(), *self._too_small()]
+        return [*self._not_advised(), *map(str, self.broken()), *self._below_majority(), *self._too_small()]
+
+    def broken(self) -> list[BrokenPromise]:
+        """Return the advised coalitions whose members clearly lost where a gain was expected."""
+        if self.advice is None or self.astray or not {"local", "coalitions"} <= set(self.results) or not self.sure:
+            return []
+        gain = self.loss_gain("coalitions")
+        return broken_promises(self.advice, self.names, gain.mean, gain.stderr)
 
     def figures(self) -> dict[str, Any]:
         """Return all figures as plain values, for JSON."""

@@ -76,6 +76,7 @@ SLOT, ALONE = "folds", "alone"
 TRAINED = "trained-folds"  # where a silo keeps what the next round's weights are compared with
 ALONE_START = "trained-alone"  # nothing is kept there: every training alone starts anew
 MOST_FOLDS, MOST_ROUNDS = 10, 10_000
+TOGETHER = 16  # clients whose models are trained alone at the same time, in one process
 Models = Annotated[NDArray[np.float32], Sides("K", "P")]
 
 
@@ -223,7 +224,17 @@ def train_folds_stacked(messages: Mapping[str, Any], silos: Mapping[str, Silo]) 
 
 
 def train_alone_stacked(messages: Mapping[str, Any], silos: Mapping[str, Silo]) -> dict[str, Message]:
-    """Train the fold models of many clients, each alone, for all rounds; arguments as in `client.train_stacked`."""
+    """Train the fold models of many clients, each alone, for all rounds; arguments as in `client.train_stacked`.
+
+    Some clients after the others: memory does not grow with their number.
+    """
+    names = list(messages)
+    parts = [names[start : start + TOGETHER] for start in range(0, len(names), TOGETHER)]
+    return gather(messages, [_train_alone({name: messages[name] for name in part}, silos) for part in parts])
+
+
+def _train_alone(messages: Mapping[str, Any], silos: Mapping[str, Silo]) -> dict[str, Message]:
+    """Train the fold models of some clients, stacked."""
     setting = setting_of(messages)
     replies: dict[str, Message] = {}
     tracks = {}
@@ -264,7 +275,7 @@ def train_alone_stacked(messages: Mapping[str, Any], silos: Mapping[str, Silo]) 
             fewer = [joined([parts[folds:] for parts in kinds]) for kinds in track.outcomes]
             shown = [_alone_columns(kinds, messages[name], silos[name], "fewer") for kinds in fewer]
             replies[name]["fewer"] = np.stack(shown)
-    return gather(messages, [replies])
+    return replies
 
 
 @action(

@@ -1,0 +1,91 @@
+"""A coalition that lost where a gain was expected is named; honest ones are not, and no member can hide the others."""
+
+from __future__ import annotations
+
+import warnings
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedcollab import advise, train
+from fedcollab.advice.promises import broken_promises
+from fedcollab.advice.result import Expected
+from fedcollab.errors import FedcollabWarning
+from fedcollab.federation import federate
+from fedcollab.report.judgement import Judgement
+from fedcollab.training import compare
+from fedcollab.wire import Wire
+from fedcollab.wire.message import pack, unpack
+
+NAMES = ("a", "b", "c", "d")
+
+
+def promise(mean: float, stderr: float, kind: str = "together", quantities: tuple[int, ...] = (1, 1, 1, 1)) -> Any:
+    """An advice that everyone trains together, and what it expects."""
+    share = np.array(quantities) / sum(quantities)
+    return SimpleNamespace(
+        names=NAMES,
+        candidate=SimpleNamespace(kind=kind, coalitions=[list(NAMES)]),
+        gains={name: SimpleNamespace(loss=Expected(mean, stderr)) for name in NAMES},
+        weights=np.tile(share, (4, 1)),
+    )
+
+
+def found(advice: Any, gains: list[float], stderr: float) -> list[Any]:
+    return broken_promises(advice, NAMES, np.array(gains), np.full(4, stderr))
+
+
+def test_by_hand() -> None:
+    # three of four: 3 (-.1 - .02) / sqrt(3 (.03^2 + .04^2)) = -4.157; and -.3 / sqrt(3 .03^2) = -5.8
+    (named,) = found(promise(0.02, 0.04, quantities=(1, 5, 1, 1)), [-0.1, -0.1, -0.1, -0.1], 0.03)
+    assert named.errors == pytest.approx(3 * 0.12 / np.sqrt(3 * 0.0025))
+    assert (named.heaviest, named.weight) == ("b", pytest.approx(5 / 8 * 3 / 3))
+    assert (named.expected, named.measured) == (pytest.approx(0.02), pytest.approx(-0.1))
+    assert "a, b, c and 1 more lost where a gain was expected: -0.100" in str(named)
+
+
+def test_below_the_promise_but_no_loss_and_a_loss_that_was_expected() -> None:
+    assert not found(promise(0.5, 0.01), [0.1] * 4, 0.01)
+    assert not found(promise(-0.1, 0.01), [-0.1] * 4, 0.01)
+    assert not found(promise(0.1, 0.01, kind="alone"), [-0.1] * 4, 0.01)
+
+
+def test_clients_that_measured_nothing_are_left_out() -> None:
+    assert found(promise(0.02, 0.01), [-0.1, np.nan, -0.1, -0.1], 0.01)[0].members == ("a", "c", "d")
+    assert not found(promise(0.02, 0.01), [np.nan, np.nan, np.nan, -0.1], 0.01)
+
+
+@given(said=st.floats(-1e6, 1e6), who=st.integers(0, 3))
+def test_what_one_member_says_of_itself_hides_nothing(said: float, who: int) -> None:
+    gains = [-0.1] * 4
+    gains[who] = said
+    assert found(promise(0.02, 0.01), gains, 0.01)
+
+
+class Turned(Wire):
+    """South trains honestly while it is measured, and sends reversed weights when it counts."""
+
+    def _serve(self, action: Any, name: str, content: bytes) -> bytes:
+        reply = super()._serve(action, name, content)
+        if name == "south" and action.name == "train":
+            message = unpack(reply)
+            return pack({**message, "w": -message["w"]}) if "w" in message else reply
+        return reply
+
+
+@pytest.mark.parametrize(("runtime", "named"), [(Wire, False), (Turned, True)])
+def test_a_silo_that_turns_after_it_was_measured(make_clients: Any, runtime: type[Wire], named: bool) -> None:
+    federation = federate(runtime(make_clients("aaaaaa", rows=30)))
+    how = {"model": "logistic", "rounds": 20, "lr": 0.3}
+    advice = advise(federation, algorithms=("fedavg",), **how)
+    assert advice.candidate.kind == "together"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FedcollabWarning)
+        results = {"coalitions": train(federation, advice), "local": train(federation, "local", **how)}
+    judgement = Judgement.of(results, compare(federation, results), advice.names, advice=advice)
+    assert bool(judgement.broken()) is named
+    assert named == any("lost where a gain was expected" in line for line in judgement.remarks())
