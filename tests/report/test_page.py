@@ -12,11 +12,13 @@ from fedcollab import files as artefact
 from fedcollab.coalitions import solve
 from fedcollab.distances import Distances
 from fedcollab.errors import InputError
-from fedcollab.report import write, write_figures
+from fedcollab.report import charts, write, write_figures
 from fedcollab.report.clients import client_rows
 from fedcollab.report.document import as_json
 from fedcollab.report.run import read_run
 from fedcollab.runs.pipeline import FedCollab
+
+from .conftest import make_distances
 
 NAMES = tuple("abcdef")
 
@@ -189,3 +191,12 @@ def test_figures_for_papers(run_of, tmp_path):
         assert path.read_bytes().startswith(begins[path.suffix])
     with pytest.raises(InputError, match="formats"):
         write_figures(run_of(NAMES), tmp_path, ("bmp",))
+
+
+def test_above_sixty_clients_the_matrix_names_coalitions() -> None:
+    def texts(count: int) -> str:
+        names = [f"client {k}" for k in range(count)]
+        return charts.matrix(make_distances(names), np.arange(count) * 2 // count).to_json()
+
+    assert "'coalition ' + datum.coalition" in texts(70)
+    assert "'coalition ' + datum.coalition" not in texts(60)

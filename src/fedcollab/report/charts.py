@@ -151,8 +151,28 @@ def matrix(
         .mark_rect(filled=False, color=theme.FRAME, strokeWidth=2.5, tooltip=False)
         .encode(x=alt.X("start:Q", scale=place), x2="end:Q", y=alt.Y("start:Q", scale=down), y2="end:Q")
     )
+    layers = [heat, frame]
+    if count > NAMED:  # clients have no names at the axes: coalitions have theirs, where there is room for it
+        layers.append(_block_names(frames, count, place, down))
     given = {"names": list(distances.names), "order": order, "rank": rank}
-    return alt.layer(heat, frame).add_params(*(alt.param(name=key, value=value) for key, value in given.items()))
+    return alt.layer(*layers).add_params(*(alt.param(name=key, value=value) for key, value in given.items()))
+
+
+def _block_names(frames: alt.NamedData | alt.InlineData, count: int, place: alt.Scale, down: alt.Scale) -> Chart:
+    """Draw the name and the size of each coalition in its frame, for those that have a twelfth of the side or more."""
+    named = (
+        alt.Chart(frames)
+        .transform_filter(f"datum.end - datum.start >= {count / 12:g}")
+        .transform_calculate(
+            middle="(datum.start + datum.end) / 2",
+            words="'coalition ' + datum.coalition + ': ' + (datum.end - datum.start) + ' clients'",
+        )
+        .encode(x=alt.X("middle:Q", scale=place), y=alt.Y("middle:Q", scale=down), text="words:N")
+    )
+    words = {"fontSize": 12, "fontWeight": "bold", "tooltip": False}
+    return alt.layer(
+        named.mark_text(stroke="white", strokeWidth=3, strokeOpacity=0.8, **words), named.mark_text(**words)
+    )
 
 
 def path(segments: Sequence[Mapping[str, Any]], suggested: int, chosen: int | None, current: int) -> Chart:
