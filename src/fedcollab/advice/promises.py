@@ -112,7 +112,8 @@ def _without_each(values: Floats, variances: Floats) -> Floats:
     """Return, for each member, the sum over the others in standard errors; 0 where nothing is uncertain."""
     spread = np.sqrt(np.maximum(variances.sum() - variances, 0))
     total = values.sum() - values
-    return np.divide(total, spread, out=np.zeros_like(total), where=spread > 0)
+    counted: Floats = np.divide(total, spread, out=np.zeros_like(total), where=spread > 0)
+    return counted
 
 
 def _weights_in_others(advice: Advice, members: Sequence[str]) -> Floats:
@@ -120,4 +121,5 @@ def _weights_in_others(advice: Advice, members: Sequence[str]) -> Floats:
     rows = [advice.names.index(name) for name in members]
     weights = advice.weights[np.ix_(rows, rows)].copy()
     np.fill_diagonal(weights, 0)
-    return weights.sum(axis=0) / (len(members) - 1)
+    mean: Floats = weights.sum(axis=0) / (len(members) - 1)
+    return mean

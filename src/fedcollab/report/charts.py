@@ -169,10 +169,8 @@ def _block_names(frames: alt.NamedData | alt.InlineData, count: int, place: alt.
         )
         .encode(x=alt.X("middle:Q", scale=place), y=alt.Y("middle:Q", scale=down), text="words:N")
     )
-    words = {"fontSize": 12, "fontWeight": "bold", "tooltip": False}
-    return alt.layer(
-        named.mark_text(stroke="white", strokeWidth=3, strokeOpacity=0.8, **words), named.mark_text(**words)
-    )
+    bold: dict[str, Any] = {"fontSize": 12, "fontWeight": "bold", "tooltip": False}
+    return alt.layer(named.mark_text(stroke="white", strokeWidth=3, strokeOpacity=0.8, **bold), named.mark_text(**bold))
 
 
 def path(segments: Sequence[Mapping[str, Any]], suggested: int, chosen: int | None, current: int) -> Chart:
