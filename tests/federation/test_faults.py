@@ -67,11 +67,12 @@ class Shaky:
         self.running.silos[WEST] = processes.start(line, self.home / "log", os.environ)
 
     def kill(self) -> None:
-        """SIGKILL to the silo and all that it started."""
+        """SIGKILL to the silo and all that it started, which first stand still: none may tell of another's death."""
         groups = processes.process_groups(self.running.silos.pop(WEST).pid)
-        for group in groups:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(group, signal.SIGKILL)
+        for sent in (signal.SIGSTOP, signal.SIGKILL):
+            for group in groups:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(group, sent)
         assert wait_for(lambda: not processes.running_groups(groups), 60)
 
     def absences(self, folder: Path) -> set[tuple[str, int | None, str, str]]:
