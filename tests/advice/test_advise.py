@@ -28,6 +28,14 @@ def test_clients_with_one_rule_train_together_though_they_differ_in_a_column(mak
     assert "scanner" in str(advice)
 
 
+def test_the_mean_gain_in_points_is_that_of_what_clients_are_told(make_clients: Make) -> None:
+    small, large = make_clients("aaaa", rows=20), make_clients("aaaaaaaa", rows=150)[4:]
+    advice = advise([*small, *large], model="logistic", rounds=20, metric="accuracy")
+    told = np.mean([gain.accuracy.mean for gain in advice.gains.values()])
+    assert advice.mean_gain.mean == pytest.approx(told)
+    assert advice.candidate.accuracy_gain.mean == pytest.approx(told)
+
+
 def test_clients_with_two_rules_are_not_put_into_one_model(make_clients: Make) -> None:
     clients = make_clients("aaabbb", rows=60)
     advice = advise(clients, **QUICK)

@@ -31,7 +31,7 @@ by twelve real federations (docs/advice.md says which, and how).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -134,7 +134,7 @@ def decide(
         for each, row in zip(measured, weights, strict=True)
     ]
     loss = _lowered(measured, loss, alone)
-    accuracy = [_estimate(alone, each, 1, names, masses, None) for each in measured]
+    accuracy = [_as_told(_estimate(alone, each, 1, names, masses, None)) for each in measured]
     chosen = _choose(measured, loss, alone)
     best = loss[chosen].mean
     clear = best.probability >= CLEAR if chosen else all(each.mean.probability <= 1 - CLEAR for each in loss[1:])
@@ -207,6 +207,12 @@ def _estimate(
             guess = centre + (0.0 if expected is None else float(expected[position]))
             clients[name] = Expected(guess, float(np.sqrt(between + centre_error**2 + (floor.mean()) ** 2)))
     return Estimate(mean, {name: clients[name] for name in names})
+
+
+def _as_told(estimate: Estimate) -> Estimate:
+    """Return an estimate whose mean is that of what each client is told: those of few rows are drawn to the others."""
+    mean = float(np.mean([gain.mean for gain in estimate.clients.values()]))
+    return replace(estimate, mean=Expected(mean, estimate.mean.stderr))
 
 
 def _lowered(measured: Sequence[Measured], loss: Sequence[Estimate], alone: Measured) -> list[Estimate]:
