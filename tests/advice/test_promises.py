@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import warnings
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,6 +24,7 @@ from fedcollab.wire import Wire
 from fedcollab.wire.message import pack, unpack
 
 NAMES = ("a", "b", "c", "d")
+CELLS = Path(__file__).parents[2] / "results" / "advice.jsonl"
 
 
 def promise(mean: float, stderr: float, kind: str = "together", quantities: tuple[int, ...] = (1, 1, 1, 1)) -> Any:
@@ -89,3 +92,20 @@ def test_a_silo_that_turns_after_it_was_measured(make_clients: Any, runtime: typ
     judgement = Judgement.of(results, compare(federation, results), advice.names, advice=advice)
     assert bool(judgement.broken()) is named
     assert named == any("lost where a gain was expected" in line for line in judgement.remarks())
+
+
+def test_no_honest_coalition_of_the_study_is_called_out() -> None:
+    """Real federations, as measured by `benchmarks/advice.py`: those whose advice was to train with everyone."""
+    cells = [json.loads(line) for line in CELLS.read_text().splitlines()]
+    together = [cell for _, cell in cells if len(cell["coalitions"]) == 1]
+    assert len(together) > 100
+    for cell in together:
+        names = [str(position) for position in range(len(cell["tests"]))]
+        advice = promise(0.0, 0.0)
+        advice.names, advice.candidate.coalitions = tuple(names), [names]
+        advice.weights = np.full((len(names), len(names)), 1 / len(names))
+        expected = zip(names, cell["expected"]["loss"], strict=True)
+        advice.gains = {name: SimpleNamespace(loss=Expected(*gain)) for name, gain in expected}
+        gains, stderr = np.array(cell["gain"]["loss"]), np.array(cell["stderr"]["loss"])
+        assert not broken_promises(advice, names, gains, stderr)
+        assert broken_promises(advice, names, gains - 1.0, stderr)  # had they all lost
