@@ -18,6 +18,7 @@ from msgspec import Meta
 from numpy.typing import NDArray
 
 from fedcollab.data.client import feature_shape, is_table
+from fedcollab.data.rare import alike_columns, squares_about
 from fedcollab.data.schema import Column, Schema
 from fedcollab.errors import FedcollabWarning, InputError, number
 from fedcollab.federation.plausible import contradiction, impossible
@@ -169,9 +170,9 @@ def describe(message: DescribeMessage, silo: Silo) -> DescribeReply:
     if silo.limits.fewest_partners > 1:
         reply["min_coalition"] = silo.limits.fewest_partners
     if not is_table(data.x):
-        reply["sum"] = _reduced(data.x.astype(np.float64), message["scale"]).sum(axis=0)
+        reply["sum"] = _summed(data.x, message["scale"], silo).sum(axis=0)
         return reply
-    columns = [_column(data.x[name], name, silo.name) for name in data.x.columns]
+    columns = [_summed_column(data.x[name], name, silo) for name in data.x.columns]
     reply["sum"] = np.array([values.sum() if kind == "numeric" else 0.0 for kind, values in columns], dtype=np.float64)
     reply["kinds"] = [kind for kind, _ in columns]
     reply["categories"] = [sorted(set(values.tolist())) if kind == "categorical" else [] for kind, values in columns]
@@ -192,11 +193,14 @@ def spread(message: SpreadMessage, silo: Silo) -> SpreadReply:
     data = silo.with_test(message["test_share"], message["seed"])
     mean = message["mean"]
     if not is_table(data.x):
-        return {"squares": ((_reduced(data.x.astype(np.float64), message["scale"]) - mean) ** 2).sum(axis=0)}
+        reduced = _summed(data.x, message["scale"], silo)
+        if mean.shape != reduced.shape[1:]:
+            raise Refused(f"`mean` has {len(mean)} entries; expected {reduced.shape[1]}")
+        return {"squares": squares_about(reduced, mean)}
     squares = []
     for name, centre in zip(data.x.columns, mean, strict=True):
-        kind, values = _column(data.x[name], name, silo.name)
-        squares.append(((values - centre) ** 2).sum() if kind == "numeric" else 0.0)
+        kind, values = _summed_column(data.x[name], name, silo)
+        squares.append(float(squares_about(values, centre)) if kind == "numeric" else 0.0)
     return {"squares": np.array(squares, dtype=np.float64)}
 
 
@@ -264,6 +268,20 @@ def _reduced(x: Floats, scale: str) -> Floats:
     if scale == "channels" and x.ndim == 4:
         return np.moveaxis(x, 1, -1).reshape(-1, x.shape[1])
     return x.reshape(-1, 1)
+
+
+def _summed(x: Any, scale: str, silo: Silo) -> Floats:
+    """Return the values of an array as they are summed: no feature tells fewer samples than the limit apart."""
+    values = _reduced(x.astype(np.float64), scale)
+    return alike_columns(values, silo.limits.min_samples) if len(values) == len(x) else values
+
+
+def _summed_column(
+    values: Any, name: str, silo: Silo
+) -> tuple[Literal["numeric", "categorical", "empty"], NDArray[Any]]:
+    """Return a column's kind and its present values as they are summed: none that only a few rows have."""
+    kind, present = _column(values, name, silo.name)
+    return kind, alike_columns(present, silo.limits.min_samples) if kind == "numeric" else present
 
 
 def _column(values: Any, name: str, client: str) -> tuple[Literal["numeric", "categorical", "empty"], NDArray[Any]]:
