@@ -188,7 +188,7 @@ def lone_sums(target: Target) -> Recovered:
 
 
 def sparse_splits(target: Target) -> Recovered:
-    """Sums of a column that is 0 for most, under ten splits: two differ by one dose if its square is their difference."""
+    """Sums of a column that is 0 for most, under ten splits: one dose apart if its square is the difference."""
     clinic = Target(target.folder / "doses", target.limits, doses)
     sums, guesses = [], list[float]()
     for seed in range(10):

@@ -37,6 +37,7 @@ KEPT_SCHEMAS = 1000  # digests of schemas that a silo remembers
 SCALES = ("auto", "features", "channels", "none")
 
 Floats = NDArray[np.float64]
+Kind = Literal["numeric", "categorical", "empty"]
 Share = Annotated[float, Meta(ge=0, le=1)]
 
 
@@ -62,7 +63,7 @@ class DescribeReply(TypedDict):
     table: bool
     shape: list[str | Positive]
     sum: Annotated[Floats, Sides("_")]
-    kinds: NotRequired[Annotated[list[Literal["numeric", "categorical", "empty"]], Sides("C")]]
+    kinds: NotRequired[Annotated[list[Kind], Sides("C")]]
     categories: NotRequired[Annotated[list[list[str]], Sides("C")]]
     present: NotRequired[Annotated[NDArray[np.int64], Sides("C")]]
     min_coalition: NotRequired[Positive]
@@ -276,15 +277,13 @@ def _summed(x: Any, scale: str, silo: Silo) -> Floats:
     return alike_columns(values, silo.limits.min_samples) if len(values) == len(x) else values
 
 
-def _summed_column(
-    values: Any, name: str, silo: Silo
-) -> tuple[Literal["numeric", "categorical", "empty"], NDArray[Any]]:
+def _summed_column(values: Any, name: str, silo: Silo) -> tuple[Kind, NDArray[Any]]:
     """Return a column's kind and its present values as they are summed: none that only a few rows have."""
     kind, present = _column(values, name, silo.name)
     return kind, alike_columns(present, silo.limits.min_samples) if kind == "numeric" else present
 
 
-def _column(values: Any, name: str, client: str) -> tuple[Literal["numeric", "categorical", "empty"], NDArray[Any]]:
+def _column(values: Any, name: str, client: str) -> tuple[Kind, NDArray[Any]]:
     """Return a column's kind and its present values."""
     present = values.dropna()
     if len(present) == 0:

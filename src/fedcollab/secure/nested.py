@@ -107,7 +107,8 @@ def limit_left(update: Bytes, left: Sequence[str], silo: Silo) -> None:
     Refused
         If they are others.
     """
-    kept = silo.state.get(LEFT, {"lists": [], "updates": np.zeros((0, 16), dtype=np.uint8), "of": np.zeros(0, np.int64)})
+    nothing = {"lists": [], "updates": np.zeros((0, 16), dtype=np.uint8), "of": np.zeros(0, dtype=np.int64)}
+    kept = silo.state.get(LEFT, nothing)
     lists, updates, of = [list(each) for each in kept["lists"]], kept["updates"], kept["of"]
     for row in np.flatnonzero((updates == update).all(axis=1)):
         if lists[of[row]] != list(left):

@@ -47,7 +47,7 @@ def review(plan: Plan, limits: Limits, entries: Sequence[Mapping[str, Any]], app
     for action in actions_of(plan):
         lines.append(f"  {action.step.value}: {action.name} ({action.purpose}); {REVEALS[action.release]}.")
     if plan.candidates:
-        lines.append(f"The advice may train {plan.candidates} candidate(s): who trains with whom, and how, is left open.")
+        lines.append(f"The advice may train {plan.candidates} candidate(s); who trains with whom, and how, is open.")
     if not limits.require_plan:
         lines.append("This silo requires no plan: it also answers what is in none, with a budget for each day.")
     lines += ["", *_about_training(plan), "Its budget, and what this silo's limits leave of it:"]

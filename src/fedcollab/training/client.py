@@ -382,9 +382,7 @@ def _evaluate(message: Message, silo: Silo, setting: Setting) -> Message:
         if message["personal"]:
             own = personal(client, algorithm, network, setting, message["round"])
             logits = grad.logits(own, data["x_test"])
-            reply["personal_measures"] = measure(
-                logits, data["y_test"], silo, "personal", *asked, own.cpu().numpy()
-            )
+            reply["personal_measures"] = measure(logits, data["y_test"], silo, "personal", *asked, own.cpu().numpy())
             if message["keep"]:
                 reply["personal"] = own.cpu().numpy()
         if message["stay"]:

@@ -115,7 +115,7 @@ def kept_of(silo: Silo, training: str) -> Outcome | None:
 
 
 def model_of(silo: Silo, training: str) -> str:
-    """Return a checksum of the model whose outcome is kept of a training, or an empty text; arguments as in `kept_of`."""
+    """Return a checksum of the model whose outcome is kept of a training, or ""; arguments as in `kept_of`."""
     return str(silo.state.get(KEY, {}).get(f"{training}/model", ""))
 
 
