@@ -15,6 +15,7 @@ import pytest
 from fedcollab.data import ClientData
 from fedcollab.data.rare import alike_in_sums, squares_about, without_rare
 from fedcollab.distances.methods.few_round_client import parts
+from fedcollab.errors import InputError
 from fedcollab.federation import federate
 from fedcollab.silo.rounding import rounded, rounded_shares
 from fedcollab.silo.schemas import limit_schema
@@ -172,5 +173,5 @@ def test_a_centre_that_the_server_chooses_comes_in_after_the_sum() -> None:
         assert abs(float((Fraction(float(found)) - exact) / exact)) < 1e-12
         same = np.square(one - one.mean()).sum() + 48 * (one.mean() - centre) ** 2
         assert found == same
-    with pytest.raises(ValueError, match="shape"):
+    with pytest.raises(InputError, match="shape"):
         squares_about(np.zeros((4, 2)), np.zeros(3))

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcollab.data.client import ClientData, is_table
+from fedcollab.errors import InputError
 
 Floats = NDArray[np.float64]
 #: how many deviations a value may be from what most rows have, in a sum of products
@@ -175,6 +176,8 @@ def squares_about(values: Floats, centre: Any) -> Floats:
     41.0
     """
     mean = values.mean(axis=0)
+    if np.shape(centre) != np.shape(mean):
+        raise InputError(f"`mean` has shape {np.shape(centre)}; expected {np.shape(mean)}")
     found: Floats = np.square(values - mean).sum(axis=0) + len(values) * np.square(mean - centre)
     return found
 

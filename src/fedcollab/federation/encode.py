@@ -19,7 +19,7 @@ from fedcollab.encoders.encoding import Encoding
 from fedcollab.errors import InputError
 from fedcollab.federation.present import Moments, Present, deviation, total
 from fedcollab.progress import Progress
-from fedcollab.wire.action import Refused, Release, Step, action, free, require_samples
+from fedcollab.wire.action import Release, Step, action, free, require_samples
 from fedcollab.wire.fields import Sides
 from fedcollab.wire.limits import Limits
 from fedcollab.wire.message import Message
@@ -85,8 +85,6 @@ def encode(message: EncodeMessage, silo: Silo) -> EncodeReply:
 def encode_spread(message: EncodeSpreadMessage, silo: Silo) -> EncodeSpreadReply:
     """Round 2: return the sums of squared deviations from the federation's means."""
     features = encoders.encoded(encoders.find(message["encoder"]), silo.arrays.x, silo.device)
-    if message["mean"].shape != features.shape[1:]:
-        raise Refused(f"`mean` has {len(message['mean'])} entries; expected {features.shape[1]}")
     return {"squares": squares_about(features.astype(np.float64), message["mean"])}
 
 

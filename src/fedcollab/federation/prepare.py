@@ -194,10 +194,7 @@ def spread(message: SpreadMessage, silo: Silo) -> SpreadReply:
     data = silo.with_test(message["test_share"], message["seed"])
     mean = message["mean"]
     if not is_table(data.x):
-        reduced = _summed(data.x, message["scale"], silo)
-        if mean.shape != reduced.shape[1:]:
-            raise Refused(f"`mean` has {len(mean)} entries; expected {reduced.shape[1]}")
-        return {"squares": squares_about(reduced, mean)}
+        return {"squares": squares_about(_summed(data.x, message["scale"], silo), mean)}
     squares = []
     for name, centre in zip(data.x.columns, mean, strict=True):
         kind, values = _summed_column(data.x[name], name, silo)

@@ -3,9 +3,9 @@
     w'_j = w_j + SHARE r_j s_j e_j,     e_j ~ N(0, 1) drawn from the silo's secret and what it was sent
 
 s_j is the standard error of the mean gradient of parameter j over the n samples that were trained on: the larger of
-that at the weights that training began with and that where it ended (and between, if the server sent more than weights),
-since a server can send weights under which a parameter has no gradient, and a control variate that gives it one after
-the first step:
+that at the weights that training began with and that where it ended (also between, if the server sent more than
+weights), since a server can send weights under which a parameter has no gradient, and a control variate that gives it
+one after the first step:
 
     s_j^2 = sum_s g_sj^2 - (sum_s g_sj)^2 / n,      g_sj sample s's part of the mean gradient
 
