@@ -127,8 +127,12 @@ def limit_left(update: Bytes, left: Sequence[str], silo: Silo) -> None:
 
 
 def update_digest(message: Mapping[str, Any]) -> Bytes:
-    """Return a digest of what a member's update follows from: setting, round, folds, and the numbers that were sent."""
-    digest = hashlib.sha256(json.dumps([message.get(key) for key in ("setting", "round", "folds")]).encode())
+    """Return a digest of a coalition and what a member's update follows from: setting, round, folds, what was sent.
+
+    The same model with another coalition is what `limit_sums` refuses.
+    """
+    plain = [message.get(key) for key in ("setting", "round", "folds")]
+    digest = hashlib.sha256(json.dumps([sorted(set(message["coalition"])), *plain]).encode())
     for key in sorted(message):
         if isinstance(message[key], np.ndarray) and message[key].dtype.kind == "f":
             digest.update(key.encode() + np.ascontiguousarray(message[key]).tobytes())
