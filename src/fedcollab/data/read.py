@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -132,6 +133,20 @@ class Folder:
     clients: list[ClientData]
     reading: Reading
     unreadable: dict[str, str]
+
+    @property
+    def refusal(self) -> str:
+        """Why files could not be used, in one line: a reason that several share is given once."""
+        shared: dict[str, list[str]] = {}
+        for name, why in self.unreadable.items():
+            alike = re.sub(rf"`[^`]*\b{re.escape(name)}(\.\w+)*`|\d+", "", why)  # but for the file and the figures
+            shared.setdefault(alike, []).append(name)
+        texts = []
+        for first, *others in shared.values():
+            named = ", ".join(others[:3]) + (", ..." if len(others) > 3 else "")
+            texts.append(self.unreadable[first] + (f" (the same of {named}: {len(others)} more)" if others else ""))
+        count = len(self.unreadable)
+        return texts[0] if count == 1 else f"{count} files cannot be used: {'; '.join(texts)}"
 
 
 def read_folder(directory: str | Path, reading: Reading, *, strict: bool = True) -> Folder:
