@@ -109,7 +109,7 @@ class Explanation:
 
 
 def explain(collaboration: Collaboration, client: int) -> Explanation:
-    """The explanation of the client at this position."""
+    """Return what the client at this position pays in its place, and in every other."""
     labels, m, C = collaboration.assignment, collaboration.quantities, collaboration.C
     groups = collaboration.coalitions
     mass = np.bincount(labels, weights=m)

@@ -1,4 +1,4 @@
-"""One run, one folder, one owner: what was asked, what every stage left, and whether that still answers the question.
+"""A run and its folder: what was asked, what every stage left, and whether that still answers the question.
 
     run.json             what was asked: command, settings, seed, versions, date, and how each client describes itself
     inspection.json      what the data check found, on the command line
