@@ -93,7 +93,7 @@ class Plan:
 
 
 def labels(plans: Sequence[Plan]) -> list[str]:
-    """Return every plan's label; those that would read the same get their options too.
+    """Return every plan's label; those that would read the same get their numeric options too.
 
     Parameters
     ----------
@@ -107,7 +107,10 @@ def labels(plans: Sequence[Plan]) -> list[str]:
     ['everyone, Ditto (lam 0.3)', 'everyone, Ditto (lam 1)', 'everyone, FedAvg']
     """
     plain = [plan.label for plan in plans]
-    options = [", ".join(f"{key} {value:g}" for key, value in plan.options.items()) for plan in plans]
+    options = [
+        ", ".join(f"{key} {value:g}" for key, value in plan.options.items() if isinstance(value, int | float))
+        for plan in plans
+    ]
     return [
         f"{text} ({more})" if more and plain.count(text) > 1 else text
         for text, more in zip(plain, options, strict=True)

@@ -139,7 +139,8 @@ class Folder:
         """Why files could not be used, in one line: a reason that several share is given once."""
         shared: dict[str, list[str]] = {}
         for name, why in self.unreadable.items():
-            alike = re.sub(rf"`[^`]*\b{re.escape(name)}(\.\w+)*`|\d+", "", why)  # but for the file and the figures
+            own = rf"`[^`]*\b{re.escape(name)}(\.\w+)*`|(?<!\w)\d+(\.\d+)?"  # its file, and figures
+            alike = re.sub(own, "", why)
             shared.setdefault(alike, []).append(name)
         texts = []
         for first, *others in shared.values():
