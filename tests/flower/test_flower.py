@@ -27,7 +27,7 @@ from fedcollab.flower import keys, processes
 from fedcollab.flower.compat import CLIENT_PROGRAM, OTHER_PROGRAMS
 from fedcollab.flower.coordinator import relay
 from fedcollab.flower.coordinator.certificates import make_certificates
-from fedcollab.flower.coordinator.channel import Channel, ChannelClosed
+from fedcollab.flower.channel import Channel, ChannelClosed
 from fedcollab.flower.coordinator.folder import APP, FederationFolder
 from fedcollab.flower.envelope import Answer, Envelope
 from fedcollab.flower.grid import Exchange

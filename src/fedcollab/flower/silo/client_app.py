@@ -17,6 +17,7 @@ from fedcollab.flower import keys
 from fedcollab.flower.envelope import Answer, Envelope
 from fedcollab.flower.protocol import HELLO
 from fedcollab.flower.silo.config import SIMULATION, SiloConfig, current_config
+from fedcollab.flower.silo.messages import hide_paths
 from fedcollab.flower.silo.serving import silo_guard
 from fedcollab.flower.silo.state_store import StateStore
 from fedcollab.wire.bundle import BUNDLE, join_parts, split_parts
@@ -37,7 +38,7 @@ def answer(message: Message, context: Context) -> Message:
         reply = reply_to(Envelope.open(message.content), config, str(context.run_id))
     except InputError as error:
         print(f"fedcollab: {error}", file=sys.stderr)
-        reply = Answer(name, error=str(error))
+        reply = Answer(name, error=hide_paths(str(error)))
     except Exception as error:  # its text may hold what must not leave: only the silo's own log gets it
         traceback.print_exc()
         reply = Answer(name, error=f"{type(error).__name__}; the silo's log says more")
