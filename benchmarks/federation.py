@@ -69,9 +69,13 @@ class Bench:
         for client in self.clients:
             own = root / client.name
             client.save(own / "data.npz")
-            config, key = init_silo(own, client.name, own / "data.npz", None, self.federation.folder / "invitation.toml")
+            config, key = init_silo(
+                own, client.name, own / "data.npz", None, self.federation.folder / "invitation.toml"
+            )
             with config.open("a") as file:
-                file.write('[app]\nallow = "any"\n[limits]\nmin_batch = 1\nround_measures = false\nblur_updates = false\n')
+                file.write(
+                    '[app]\nallow = "any"\n[limits]\nmin_batch = 1\nround_measures = false\nblur_updates = false\n'
+                )
             assert key is not None
             self.federation.admit(key, client.name)
 
@@ -87,7 +91,12 @@ class Bench:
             own = self.root / client.name
             line = [processes.program("flower-supernode"), "--root-certificates", str(certificate)]
             line += ["--superlink", f"127.0.0.1:{self.federation.port}", "--host", "127.0.0.1"]
-            line += ["--port", str(processes.free_port()), "--auth-supernode-private-key", str(own / f"{client.name}.key")]
+            line += [
+                "--port",
+                str(processes.free_port()),
+                "--auth-supernode-private-key",
+                str(own / f"{client.name}.key"),
+            ]
             self.silos.append(processes.start(line, own / "log", processes.environment(own / "flower")))
 
     def stop_silos(self) -> None:
@@ -226,7 +235,9 @@ def main() -> None:
     told = {}
     for count in asked.silos:
         bench, (megabytes, number), work, started = measure(count, asked.rounds, asked.own_nodes)
-        print(f"\n{count} silos: {megabytes:.0f} MB and {number:.1f} processes each; coordinator started in {started:.1f} s\n")
+        print(
+            f"\n{count} silos: {megabytes:.0f} MB and {number:.1f} processes each; coordinator started in {started:.1f} s\n"
+        )
         print(f"| stage | rounds | s a round | CPU s a round | {' | '.join(PARTS)} |\n|---{'|---' * (3 + len(PARTS))}|")
         for name, rounds, seconds, total, shares in bench.rows:
             cells = [f"{value / rounds:.2f}" for value in (seconds, total, *shares.values())]

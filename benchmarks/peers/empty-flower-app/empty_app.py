@@ -9,7 +9,8 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
-client, server = ClientApp(), ServerApp()
+client = ClientApp()
+server = ServerApp()
 POLL = 0.3  # seconds, as fedcollab's; `send_and_receive` waits for 3
 
 

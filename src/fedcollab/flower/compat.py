@@ -1,4 +1,4 @@
-"""What the coordinator relies on of Flower's internals; what silos rely on is in `silo/fleet.py` and `silo/messages.py`.
+"""What the coordinator relies on of Flower's internals; silos rely on those in `silo/fleet.py` and `silo/messages.py`.
 
 Made for flwr 1.41 and 1.42; `tests/flower/test_compat.py` watches all three.
 """

@@ -5,6 +5,7 @@ Whose silo this is stands in the silo's own config, which never leaves it; so do
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import traceback
@@ -23,6 +24,7 @@ from fedcollab.flower.silo.state_store import StateStore
 from fedcollab.wire.bundle import BUNDLE, join_parts, split_parts
 from fedcollab.wire.silo import Silo
 
+FULL = (errno.ENOSPC, errno.EDQUOT)
 PARTNERS = "partners"  # the folder beside the silo's key with the public keys of other silos
 
 app = ClientApp()
@@ -41,7 +43,9 @@ def answer(message: Message, context: Context) -> Message:
         reply = Answer(name, error=hide_paths(str(error)))
     except Exception as error:  # its text may hold what must not leave: only the silo's own log gets it
         traceback.print_exc()
-        reply = Answer(name, error=f"{type(error).__name__}; the silo's log says more")
+        full = isinstance(error, OSError) and error.errno in FULL
+        told = "its disk is full" if full else f"{type(error).__name__}; the silo's log says more"
+        reply = Answer(name, error=told)
     return Message(reply.records(), reply_to=message)
 
 

@@ -17,7 +17,7 @@ from flwr.app.message import remove_content_from_message
 from flwr.cli.install import install_from_fab
 from flwr.clientapp import ClientApp
 from flwr.clientapp.utils import get_load_client_app_fn
-from flwr.common.config import get_fused_config_from_fab
+from flwr.common.config import get_fused_config_from_fab, get_metadata_from_config, get_project_config
 from flwr.common.constant import ErrorCode
 from flwr.common.serde import (
     message_from_proto,
@@ -36,6 +36,7 @@ from flwr.supercore.inflatable.inflatable_object import (
     no_object_id_recompute,
 )
 from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
+from flwr.supercore.task_identity import TaskIdentity
 
 from fedcollab.errors import InputError
 
@@ -66,6 +67,8 @@ def open_message(contents: Mapping[str, bytes], name: str) -> tuple[Message, Con
     message = cast(Message, inflate_object_from_contents(tree.object_id, parts))
     message.metadata.__dict__["_message_id"] = tree.object_id
     run = run_from_proto(ProtoRun.FromString(contents["run"]))
+    TaskIdentity.run_id, TaskIdentity.node_id = run.run_id, message.metadata.dst_node_id  # for what an app makes
+    TaskIdentity.task_id = 0
     kept = contents.get("state")
     context = Context(
         run_id=run.run_id,
@@ -124,9 +127,7 @@ def pack_error(error: BaseException, received: bytes) -> dict[str, bytes]:
     kind = type(error)
     told = f"{kind.__name__}; the silo's log says more"
     if isinstance(error, InputError):
-        told = (
-            f"{kind}:<'{hide_paths(str(error))}'>"  # as Flower tells of exceptions; `compat.input_error_text` reads it
-        )
+        told = f"{kind}:<'{hide_paths(str(error))}'>"  # as Flower tells of exceptions: see `compat.input_error_text`
     code = ErrorCode.CLIENT_APP_RAISED_EXCEPTION
     return pack_message(Message(Error(code, told), reply_to=message_from_proto(ProtoMessage.FromString(received))))
 
@@ -169,7 +170,5 @@ def install_app(fab: bytes, folder: Path) -> ClientApp:
     """
     placed = install_from_fab(fab, install_dir=folder, skip_prompt=True)
     load: Any = get_load_client_app_fn(default_app_ref="", app_path=str(placed), multi_app=True)
-    from flwr.common.config import get_metadata_from_config, get_project_config
-
     identifier, version = get_metadata_from_config(get_project_config(placed))
     return cast(ClientApp, load(identifier, version, ""))

@@ -101,6 +101,8 @@ class Node:
         except Unknown:
             say("the coordinator was started again; connecting again")
             self._connect()
+        except InputError:  # a ValueError too, which is for good: see `carry`
+            raise
         except (httpx.HTTPError, ValueError) as error:
             say(f"{type(error).__name__}: {error}; going on")
             time.sleep(ERROR_PAUSE)

@@ -2,8 +2,8 @@
 
 With Flower the coordinator sends an app (a zip file, the FAB) with every run, and the silo runs the ClientApp in it.
 fedcollab's app holds no code: it names `fedcollab.flower.silo.client_app:app`, which is installed at the silo. The
-silo's worker checks the app before every message. Anything else than an app without code that names that one is refused,
-unless silo.toml says
+silo's worker checks the app before every message. Anything else than an app without code that names that one is
+refused, unless silo.toml says
 
     [app]
     allow = ["9f2c..."]     # SHA-256 of apps that may run here as well, or "any"

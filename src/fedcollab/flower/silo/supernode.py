@@ -89,6 +89,7 @@ class Worker:
 
         worker.preload()
         self._channel, there = _pair()
+        self._program: subprocess.Popen[bytes] | None = None  # once it was started again
         self._pid = os.fork()
         if self._pid == 0:
             code = 1
@@ -127,7 +128,8 @@ class Worker:
             self.stop()
             self._channel, there = _pair()
             line = [sys.executable, "-m", WORKER, str(there.fileno())]  # threads run here by now: no fork
-            self._pid = subprocess.Popen(line, stdin=subprocess.DEVNULL, pass_fds=[there.fileno()]).pid
+            self._program = subprocess.Popen(line, stdin=subprocess.DEVNULL, pass_fds=[there.fileno()])
+            self._pid = self._program.pid
             there.close()
             raise
 
@@ -139,11 +141,18 @@ class Worker:
                 os.kill(self._pid, number)
             end = time.monotonic() + GRACE
             while time.monotonic() < end:
-                with contextlib.suppress(ChildProcessError):
-                    if os.waitpid(self._pid, os.WNOHANG)[0] == 0:
-                        time.sleep(0.02)
-                        continue
-                return
+                if self._gone():
+                    return
+                time.sleep(0.02)
+
+    def _gone(self) -> bool:
+        """Return whether the worker has ended, and reap it."""
+        if self._program is not None:
+            return self._program.poll() is not None
+        try:
+            return os.waitpid(self._pid, os.WNOHANG)[0] != 0
+        except ChildProcessError:
+            return True
 
 
 def _pair() -> tuple[Channel, socket.socket]:
