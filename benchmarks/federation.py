@@ -8,7 +8,7 @@ handwritten digits each. For every number of silos, in one run:
     all stages             query and preprocessing, distances, FedAvg and Ditto (MLP) in two coalitions
     the work itself        the same FedAvg in one process with the `wire` runtime
     an empty Flower app    over the same silos: a ClientApp that returns its message, a ServerApp that sends and waits
-    Flower's own nodes     (--own-nodes) the same app where `flower-supernode` runs in place of our silos, with their keys
+    Flower's own nodes     (--own-nodes) the same app where `flower-supernode` runs in place of our silos, same keys
 
 CPU seconds are those of processes and their children (user and system), by part: the SuperLink with what it starts, the
 gate, the silos' nodes, their workers, and this process. Memory is the silos' (PSS: what processes share counts once).
@@ -45,6 +45,7 @@ SAMPLES, TEST = 60, 20
 EMPTY = Path(__file__).parent / "peers" / "empty-flower-app"
 HOW: dict[str, Any] = {"lr": 0.1, "model": "mlp", "stopping": "none", "seed": 3}
 PARTS = ("SuperLink", "gate", "nodes", "workers", "command")
+LIMITS = "[limits]\nmin_batch = 1\nround_measures = false\nblur_updates = false\n"  # the work is that of `wire`
 LIMIT = 1800.0  # seconds for the empty app
 
 
@@ -80,6 +81,7 @@ class Bench:
             self.federation.admit(key, client.name)
 
     def start_silos(self) -> None:
+        """Ours."""
         for client in self.clients:
             line = [sys.executable, "-c", SILO, "silo", "start", str(self.root / client.name / "silo.toml")]
             self.silos.append(processes.start(line, self.root / client.name / "log", os.environ))
@@ -100,6 +102,7 @@ class Bench:
             self.silos.append(processes.start(line, own / "log", processes.environment(own / "flower")))
 
     def stop_silos(self) -> None:
+        """End them, whoever's they are."""
         for handle in self.silos:
             processes.stop(handle, grace=3)
         self.silos.clear()
@@ -247,8 +250,10 @@ def main() -> None:
             if name.startswith("empty"):
                 most = 1.5 * empty + work
                 ours = by_name["fedavg"]
-                print(f"\n{name}: {empty:.2f} CPU s a round; the work itself {work:.2f}; 1.5 times the one plus the "
-                      f"other {most:.2f}; ours {ours:.2f}: {(ours - work) / empty:.2f} times the empty round")  # fmt: skip
+                print(f"\n{name}: {empty:.2f} CPU s a round; the work itself {work:.2f}; 1.5 times the one plus the")
+                print(
+                    f"other {most:.2f}; ours {ours:.2f}, less the work {(ours - work) / empty:.2f} times the empty round"
+                )
         told[count] = {"rows": bench.rows, "megabytes": megabytes, "processes": number, "work": work}
     if asked.json:
         asked.json.write_text(json.dumps(told, indent=1))

@@ -7,6 +7,7 @@ import errno
 import os
 import signal
 import sys
+import tempfile
 import textwrap
 import warnings
 from collections.abc import Callable
@@ -166,9 +167,11 @@ def test_an_allowed_app_runs_in_a_child_of_its_own(silo: Path) -> None:
     assert len({os.getpid(), *(each["pid"] for each in found)}) == 3
     assert "foreign" not in sys.modules
     assert [each for each in found if Path(str(each["at"])).exists()] == []
+    before = set(Path(tempfile.gettempdir()).glob("fedcollab-app-*"))
     for what, told in (("raise", "OSError; the silo's log says more"), ("die", "RuntimeError; the silo's log says")):
         reply = answered(travelling(RecordDict({"about": ConfigRecord({"what": what})}), fab))
         assert reply.error.reason.startswith(told)
+    assert set(Path(tempfile.gettempdir()).glob("fedcollab-app-*")) <= before
 
 
 @pytest.mark.parametrize("size", [0, 10, LARGE, LARGE + 1])
@@ -345,8 +348,8 @@ class Answering:
         sent = Envelope.open(opened_message(contents).content)
         if sent.action == "die":
             raise ChannelClosed
-        return {**pack_message(Message(Answer(header["name"], b"%d" % kept).records(), reply_to=opened_message(contents))),
-                "state": b"%d" % (kept + 1)}  # fmt: skip
+        records = Answer(header["name"], b"%d" % kept).records()
+        return {**pack_message(Message(records, reply_to=opened_message(contents))), "state": b"%d" % (kept + 1)}
 
 
 def opened_message(contents: dict[str, bytes]) -> Message:

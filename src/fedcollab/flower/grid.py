@@ -22,7 +22,8 @@ from fedcollab.flower.protocol import CLIENT_APP, HELLO, PROTOCOL, UNVERSIONED, 
 from fedcollab.flower.remote import DEADLINE, PATIENCE, Found, RemoteRuntime, Returned
 from fedcollab.wire.absence import Policy
 
-POLL = 0.3
+POLL = 0.3  # seconds between two looks for silos that connect
+FIRST, LONGEST, GROWTH = 0.1, 1.0, 1.3  # seconds between two looks for answers: after one, at most; how fast they grow
 BATCH = 32 << 20  # bytes that are pushed together, since Flower holds a batch in memory twice
 LATE = "no answer in {:.0f} s"
 
@@ -151,6 +152,7 @@ class Exchange:
                     waiting[identifier] = name
                 else:
                     silent[name] = "not connected"
+        pause = FIRST
         while waiting:
             late = time.monotonic() >= end  # one last look: a reply broken off may have kept the others waiting
             with limit_uploads(self.grid, end):
@@ -166,7 +168,8 @@ class Exchange:
             if late:
                 break
             if waiting:
-                time.sleep(POLL)
+                pause = FIRST if replies else min(GROWTH * pause, LONGEST)
+                time.sleep(max(0.0, min(pause, end - time.monotonic())))
         return answers, silent | dict.fromkeys(waiting.values(), LATE.format(self.deadline))
 
     def _connected(self) -> dict[str, int]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import gc
 import os
-import shutil
 import signal
 import sys
 import tempfile
@@ -22,6 +21,7 @@ from collections.abc import Callable
 from importlib import import_module
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import NoReturn
 
 from fedcollab.errors import InputError
 from fedcollab.flower.channel import Channel, ChannelClosed
@@ -77,25 +77,25 @@ def _answer(channel: Channel, name: str, contents: dict[str, bytes]) -> None:
         channel.send({}, _work(lambda: own_app, name, contents))
         return
     sys.stdout.flush()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # Python warns of threads; the one here only waits
-        child = os.fork()
-    if child == 0:
-        _answer_and_leave(channel, name, contents)
-    _, status = os.waitpid(child, 0)
+    with tempfile.TemporaryDirectory(prefix="fedcollab-app-") as folder:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # Python warns of threads; the one here only waits
+            child = os.fork()
+        if child == 0:
+            _answer_and_leave(channel, name, contents, Path(folder))
+        _, status = os.waitpid(child, 0)
     if status:
         channel.send({}, pack_error(RuntimeError("the app's process ended"), contents["message"]))
 
 
-def _answer_and_leave(channel: Channel, name: str, contents: dict[str, bytes]) -> None:
+def _answer_and_leave(channel: Channel, name: str, contents: dict[str, bytes], folder: Path) -> NoReturn:
     """In the child: install the app, work on its message, send the answer, and end without returning."""
-    code, folder = 1, tempfile.mkdtemp(prefix="fedcollab-app-")
+    code = 1
     try:
         _end_with_parent()
-        channel.send({}, _work(lambda: install_app(contents["fab"], Path(folder)), name, contents))
+        channel.send({}, _work(lambda: install_app(contents["fab"], folder), name, contents))
         code = 0
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
