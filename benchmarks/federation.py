@@ -238,9 +238,7 @@ def main() -> None:
     told = {}
     for count in asked.silos:
         bench, (megabytes, number), work, started = measure(count, asked.rounds, asked.own_nodes)
-        print(
-            f"\n{count} silos: {megabytes:.0f} MB and {number:.1f} processes each; coordinator started in {started:.1f} s\n"
-        )
+        print(f"\n{count} silos: {megabytes:.0f} MB and {number:.1f} processes each; started in {started:.0f} s\n")
         print(f"| stage | rounds | s a round | CPU s a round | {' | '.join(PARTS)} |\n|---{'|---' * (3 + len(PARTS))}|")
         for name, rounds, seconds, total, shares in bench.rows:
             cells = [f"{value / rounds:.2f}" for value in (seconds, total, *shares.values())]
@@ -248,12 +246,9 @@ def main() -> None:
         by_name = {name: total / rounds for name, rounds, _, total, _ in bench.rows}
         for name, empty in by_name.items():
             if name.startswith("empty"):
-                most = 1.5 * empty + work
-                ours = by_name["fedavg"]
-                print(f"\n{name}: {empty:.2f} CPU s a round; the work itself {work:.2f}; 1.5 times the one plus the")
-                print(
-                    f"other {most:.2f}; ours {ours:.2f}, less the work {(ours - work) / empty:.2f} times the empty round"
-                )
+                most, ours = 1.5 * empty + work, by_name["fedavg"]
+                print(f"\n{name}: {empty:.2f} CPU s a round; 1.5 times that and the work ({work:.2f}): {most:.2f}")
+                print(f"ours: {ours:.2f}; less the work {(ours - work) / empty:.2f} times the empty round")
         told[count] = {"rows": bench.rows, "megabytes": megabytes, "processes": number, "work": work}
     if asked.json:
         asked.json.write_text(json.dumps(told, indent=1))

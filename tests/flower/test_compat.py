@@ -97,7 +97,8 @@ def test_a_reply_broken_off_is_given_up_at_the_deadline(monkeypatch: pytest.Monk
 
 def test_flowers_grid_pulls_the_parts_of_a_reply_where_it_is_replaced() -> None:
     parameters = inspect.signature(http_grid.pull_objects).parameters
-    assert parameters["max_time"].kind is inspect.Parameter.KEYWORD_ONLY
+    for name in ("max_time", "initial_backoff"):
+        assert parameters[name].kind is inspect.Parameter.KEYWORD_ONLY
     assert "pull_objects" in HttpGrid.pull_messages.__code__.co_names
     assert "max_time" not in inspect.getsource(HttpGrid.pull_messages)  # else it would be given twice
 
