@@ -66,16 +66,20 @@ def serve(channel: Channel) -> None:
 
 
 def _answer(channel: Channel, name: str, contents: dict[str, bytes]) -> None:
-    """Work on one message and send the answer; another app's message is worked on in a child."""
-    own = False
+    """Work on one message and send the answer, here or, if it is another app's, in a child."""
     try:
-        own = pin.check_received_app(contents["fab"])
-    except InputError as error:
+        if pin.check_received_app(contents["fab"]):
+            channel.send({}, _work(lambda: own_app, name, contents))
+        else:
+            _answer_in_child(channel, name, contents)
+    except (InputError, OSError) as error:  # it may not run here, or there is no room for it
+        if isinstance(error, ChannelClosed):
+            raise
         channel.send({}, pack_error(error, contents["message"]))
-        return
-    if own:
-        channel.send({}, _work(lambda: own_app, name, contents))
-        return
+
+
+def _answer_in_child(channel: Channel, name: str, contents: dict[str, bytes]) -> None:
+    """Have a child work on a message and send the answer; send an error in its place if it ends without."""
     sys.stdout.flush()
     with tempfile.TemporaryDirectory(prefix="fedcollab-app-") as folder:
         with warnings.catch_warnings():
