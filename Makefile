@@ -13,7 +13,7 @@ endif
 TESTS := -n 2 -q --doctest-modules src tests
 FAST := not slow and not federation and not faults
 
-.PHONY: demo test test-without-data test-with-data coverage test-slow test-federation test-faults federation-demo lint bench \
+.PHONY: demo test test-without-data test-with-data coverage test-slow test-federation test-newest-flower test-faults federation-demo lint bench \
         docs site clean browser data fuzz
 
 demo: .venv/installed
@@ -44,6 +44,14 @@ federation-demo: .venv/installed
 
 test-federation: .venv/installed-dev
 	$(BIN)/pytest -q tests/federation -m "federation and not faults"
+
+# The newest Flower that is supported, laid over the installed one without what it asks for: not all of that can be had
+# everywhere. Where it cannot be had itself, the line says so. FEDERATION=tests/federation tests processes with it too.
+NEWEST := 1.42.0
+test-newest-flower: .venv/installed-dev
+	@if PIP_CONSTRAINT= $(BIN)/pip install -q --no-deps --upgrade --target build/flower-$(NEWEST) "flwr==$(NEWEST)"; \
+	then PYTHONPATH="$(CURDIR)/build/flower-$(NEWEST)" $(BIN)/pytest -q tests/flower $(FEDERATION); \
+	else echo "flwr $(NEWEST) is not to be had here: not tested with it"; fi
 
 test-faults: .venv/installed-dev
 	$(BIN)/pytest -q tests/federation tests/runs -m faults

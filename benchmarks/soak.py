@@ -8,8 +8,8 @@ again some seconds later. A stage that pauses is started again; pairs that were 
 After every cycle, all silos being back: distances and models must equal those of an undisturbed run in one process, and
 processes, descriptors, memory and disk must not grow from the first cycle to the last. Exit code 1 if they do.
 
-Silos are light: a nursery process imports everything once and forks them, so that they share its memory, and they ask
-for messages every three seconds, as Flower's own do. All else is what `fedcollab silo start` does.
+Silos are light: a nursery process imports everything once and forks them, so that they share its memory. All else is
+what `fedcollab silo start` does.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from fedcollab.data import ClientData
 from fedcollab.distances import complete, estimate_distances
 from fedcollab.errors import FedcollabWarning, Paused
 from fedcollab.federation import federate
-from fedcollab.flower import FederationFolder, compat, connect_federation, init_silo, processes
+from fedcollab.flower import FederationFolder, connect_federation, init_silo, processes
 from fedcollab.flower.processes import ProcessHandle
-from fedcollab.flower.silo import preforked, supernode
+from fedcollab.flower.silo import supernode, worker
 from fedcollab.training import train
 from fedcollab.wire import Wire
 from fedcollab.wire.absence import Policy, read
@@ -64,10 +64,8 @@ def make_client(index: int) -> ClientData:
 def nursery() -> None:
     """Fork a silo for every config that comes in; say its process id."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    compat.POLL_FACTOR = 1.0
-    compat.load_program("flower-supernode")
-    for module in preforked.PRELOADED:
-        import_module(module)
+    worker.preload()
+    import_module("fedcollab.flower.silo.node")
     for asked in sys.stdin:
         pid = os.fork()
         if pid == 0:
@@ -83,16 +81,12 @@ def be_silo(config: Path) -> None:
     nothing = os.open(os.devnull, os.O_RDONLY)
     for source, target in ((nothing, 0), (log, 1), (log, 2)):
         os.dup2(source, target)
-    line, env, address = supernode.silo_command(config)
+    line, env = supernode.silo_command(config)
     os.umask(0o077)
     os.environ.update(env)
-    program: Callable[[], None] = supernode.main
-    arguments = ["flower-supernode", *line[3:]]
-    if os.fork() == 0:
-        program, arguments = preforked.main, ["preforked", address]
-    sys.argv = arguments
+    sys.argv = line[2:]
     try:
-        program()
+        supernode.main()
     finally:
         os._exit(0)
 
@@ -220,7 +214,7 @@ class Soak:
         """What is in use, with all silos up and nothing to do."""
         link = [handle.pid for handle in self.federation.handles]
         silos = [handle.pid for handle in self.silos.values()]
-        wanted, end = 3 * len(silos) + 3, time.monotonic() + 120
+        wanted, end = 2 * len(silos) + 3, time.monotonic() + 120
         while len(everyone(link + silos)) != wanted and time.monotonic() < end:
             time.sleep(1)
         time.sleep(3)

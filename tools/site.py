@@ -44,6 +44,7 @@ MENU: dict[str, tuple[str, ...]] = {
         "howto/own-algorithm",
         "howto/tracking",
         "howto/resume",
+        "howto/services",
         "report",
     ),
     "Guides": (

@@ -121,7 +121,8 @@ class Running:
 
 @pytest.fixture(scope="session")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    federation = Running(tmp_path_factory.mktemp("fl"))
+    long = "folder-with-a-name-so-long-that-no-unix-socket-could-have-an-address-in-it-whatever-the-system-allows-for"
+    federation = Running(tmp_path_factory.mktemp(long))
     try:
         federation.make()
         yield federation

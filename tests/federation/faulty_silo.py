@@ -22,8 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from fedcollab.flower.silo import preforked
-from fedcollab.flower.silo.supernode import silo_command
+from fedcollab.flower.silo import supernode
 from fedcollab.silo.guard import Guard, Served
 from fedcollab.wire.message import pack, unpack
 
@@ -33,18 +32,16 @@ FILE = "faults.json"
 
 def main() -> None:
     config = Path(sys.argv[1]).absolute()
-    line, env, address = silo_command(config)
-    if os.fork() == 0:
-        os.environ.update(env)
+    line, env = supernode.silo_command(config)
+    os.environ.update(env)
 
-        def disturbed(guard: Guard, action: str, content: bytes, *rest: Any, **more: Any) -> Served:
-            return disturb(config.parent, action, content, lambda: serve(guard, action, content, *rest, **more))
+    def disturbed(guard: Guard, action: str, content: bytes, *rest: Any, **more: Any) -> Served:
+        return disturb(config.parent, action, content, lambda: serve(guard, action, content, *rest, **more))
 
-        Guard.serve = disturbed  # type: ignore[method-assign]
-        sys.argv = ["preforked", address]
-        preforked.main()
-        os._exit(0)
-    os.execve(line[0], line, env)
+    Guard.serve = disturbed  # type: ignore[method-assign]  # in the worker, which is forked from this process
+    os.umask(0o077)
+    sys.argv = line[2:]
+    supernode.main()
 
 
 def disturb(folder: Path, action: str, content: bytes, answer: Any) -> Served:

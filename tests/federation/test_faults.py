@@ -23,7 +23,7 @@ import pytest
 from fedcollab.data import Schema
 from fedcollab.distances import Distances, estimate_distances
 from fedcollab.federation import Federation, federate
-from fedcollab.flower import processes
+from fedcollab.flower import FederationFolder, processes
 from fedcollab.flower.silo.state_store import StateStore
 from fedcollab.training import TrainingResult, checkpoint, train
 from fedcollab.wire import Wire
@@ -246,3 +246,27 @@ def test_a_silo_that_comes_late(shaky: Shaky) -> None:
     found = Distances.load(target)
     assert found.names == ("east", "north", "south", WEST)
     same_distances(found, few_round(shaky.wire(schema)))
+
+
+def test_a_superlink_that_died_is_started_again(shaky: Shaky) -> None:
+    """The command that waits for it ends at once, the silos connect again, and nothing of the old one is left."""
+    shaky.policy(quorum=1.0, deadline=LIMIT)
+    shaky.plan(("few-validate", None, "hang"))
+    met = shaky.home / "met-few-validate-None-hang"
+    met.unlink(missing_ok=True)
+    target = shaky.run / "again" / "distances.json"
+    estimate = ("estimate", "--on", shaky.folder, "-o", target, "--seed", 3, "--quiet")
+    link = FederationFolder.read(shaky.folder).handles[0]
+    with background(*estimate) as command:
+        assert shaky.met("few-validate", None, "hang"), command.poll()
+        os.kill(link.pid, signal.SIGKILL)
+        _, errors = command.communicate(timeout=60)  # not the deadline, which is a quarter of an hour
+    assert command.returncode == 75, errors
+    assert "the SuperLink has ended; start it again with `fedcollab federation start`" in errors
+    assert not json.loads(fedcollab("federation", "status", shaky.folder, "--json").stdout)["running"]
+    fedcollab("federation", "start", shaky.folder)
+    assert processes.running_groups([link.pid]) == []
+    shaky.plan()
+    assert wait_for(lambda: set(shaky.running.status().values()) == {"online"})
+    fedcollab(*estimate)
+    same_distances(Distances.load(target), few_round(shaky.wire(Schema.load(target.parent / "schema.json"))))

@@ -7,23 +7,32 @@ import time
 from importlib import metadata
 from types import SimpleNamespace
 
-import httpx
 import pytest
 
 pytest.importorskip("flwr")
 
-from flwr.common.constant import ErrorCode
+from flwr.common.constant import (
+    HEARTBEAT_DEFAULT_INTERVAL,
+    HEARTBEAT_MIN_INTERVAL,
+    SYSTEM_TIME_TOLERANCE,
+    TIMESTAMP_TOLERANCE,
+    ErrorCode,
+)
 from flwr.proto.message_pb2 import Message, Metadata, ObjectTree, PullObjectResponse
 from flwr.proto.runtime_pb2 import PullAppMessagesResponse
-from flwr.supercore.constant import TASK_TYPE_TO_COMMAND
-from flwr.supercore.superexec.executor import subprocess_executor
+from flwr.supercore.constant import FLWR_IN_MEMORY_DB_NAME
+from flwr.supercore.error import ApiErrorCode
+from flwr.supercore.error.catalog import API_ERROR_MAP
 from flwr.superlink.grid import HttpGrid, http_grid
-from flwr.supernode import fleet_http_client, start_client_internal
+from flwr.superlink.routers.fleet import node_auth
+from flwr.supernode import fleet_http_client
 from flwr.supernode.runtime import run_clientapp
 
 from fedcollab.errors import InputError
 from fedcollab.flower import compat
+from fedcollab.flower.coordinator import folder, gate
 from fedcollab.flower.grid import SILENT
+from fedcollab.flower.silo import fleet
 
 
 def test_it_was_made_for_the_installed_flower() -> None:
@@ -31,58 +40,38 @@ def test_it_was_made_for_the_installed_flower() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Flower's own, of its command line
-def test_flowers_programs_can_be_loaded() -> None:
-    for name in ("flwr", "flower-supernode", compat.CLIENT_PROGRAM):
-        assert callable(compat.load_program(name))
+def test_flowers_commands_can_be_loaded() -> None:
+    assert callable(compat.load_program("flwr"))
 
 
-def test_a_silo_replaces_every_program_that_flower_starts_by_name() -> None:
-    assert set(TASK_TYPE_TO_COMMAND.values()) == {compat.CLIENT_PROGRAM, *compat.OTHER_PROGRAMS}
-    launch = inspect.getsource(subprocess_executor.SubprocessExecutor.launch)
-    assert "TASK_TYPE_TO_COMMAND[spec.task_type]" in launch
-    assert "subprocess.Popen(args" in launch  # found on the path, where the silo's scripts come first
-
-
-def test_the_pauses_of_a_supernode_are_shortened(monkeypatch: pytest.MonkeyPatch) -> None:
-    source = inspect.getsource(start_client_internal)
-    assert source.count("time.sleep(") == 3  # between polls, for a reply, for its parts
-    assert "time.sleep(3)" in inspect.getsource(start_client_internal.start_client_internal)
-    monkeypatch.setattr(start_client_internal, "time", time)
-    slept: list[float] = []
-    monkeypatch.setattr(time, "sleep", slept.append)
-    compat.poll_faster()
-    start_client_internal.time.sleep(3)
-    assert slept == [0.5]
-    assert start_client_internal.time.monotonic is time.monotonic
-    monkeypatch.setattr(start_client_internal, "time", None)  # a later Flower without it is left alone
-    compat.poll_faster()
-    assert start_client_internal.time is None
-
-
-def test_activation_is_where_it_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_calls_of_a_silo_are_flowers() -> None:
+    """Those of Flower's own SuperNode, on the paths that the gate passes on."""
     client = fleet_http_client.FleetHttpClient
-    assert list(inspect.signature(client.ActivateNode).parameters) == ["self", "request"]
-    monkeypatch.setattr(client, "ActivateNode", lambda self, request: request)
-    before = client.ActivateNode
-    compat.retry_activation()
-    assert client.ActivateNode is not before
-    assert client.ActivateNode(None, "request") == "request"
+    calls = ("ActivateNode", "DeactivateNode", "RegisterNode", "UnregisterNode", "SendNodeHeartbeat", "PullMessages")
+    calls += ("PushMessages", "GetRun", "GetFab", "PushObject", "PullObject", "ConfirmMessageReceived")
+    for name in calls:
+        call = getattr(client, name)
+        assert list(inspect.signature(call).parameters) == ["self", "request"]
+        (path,) = [each for each in call.__code__.co_consts if isinstance(each, str) and each.startswith("/v1/")]
+        assert gate.OPEN.fullmatch(path)
 
 
-def test_a_silo_that_is_back_too_early_asks_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The SuperLink takes a killed silo to be there until it misses its heartbeats, and refuses it so long."""
-    monkeypatch.setattr(compat, "RETRY_PAUSE", 0.0)
-    answers = [412, 412, 200, 401]
+def test_what_a_superlink_answers_means_what_a_silo_takes_it_for() -> None:
+    meant = {
+        ApiErrorCode.FLEET_NODE_ACTIVATION_FAILED: fleet.REFUSED,
+        ApiErrorCode.PUBLIC_KEY_ALREADY_IN_USE: fleet.REFUSED,
+        ApiErrorCode.FLEET_RUN_STATUS_NOT_ALLOWED: fleet.OVER,
+    }
+    assert {code: API_ERROR_MAP[code].http_status_code for code in meant} == meant
+    assert "HTTP_401_UNAUTHORIZED" in inspect.getsource(node_auth.authenticate_node)
+    assert fleet.UNKNOWN == 401
+    assert fleet.AHEAD <= SYSTEM_TIME_TOLERANCE
+    assert fleet.BEHIND == TIMESTAMP_TOLERANCE
+    assert HEARTBEAT_MIN_INTERVAL <= fleet.HEARTBEAT < HEARTBEAT_DEFAULT_INTERVAL
 
-    def activate(address: str) -> str:
-        status = answers.pop(0)
-        httpx.Response(status, request=httpx.Request("POST", address)).raise_for_status()
-        return address
 
-    assert compat.retried(activate)("http://here") == "http://here"
-    with pytest.raises(httpx.HTTPStatusError, match="401"):
-        compat.retried(activate)("http://here")  # a stranger is refused once and for all
-    assert answers == []
+def test_the_database_in_memory_has_the_name_that_is_used() -> None:
+    assert folder.MEMORY == FLWR_IN_MEMORY_DB_NAME
 
 
 def test_a_reply_broken_off_is_given_up_at_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,29 +97,10 @@ def test_a_reply_broken_off_is_given_up_at_the_deadline(monkeypatch: pytest.Monk
 
 def test_flowers_grid_pulls_the_parts_of_a_reply_where_it_is_replaced() -> None:
     parameters = inspect.signature(http_grid.pull_objects).parameters
-    assert parameters["max_time"].kind is inspect.Parameter.KEYWORD_ONLY
+    for name in ("max_time", "initial_backoff"):
+        assert parameters[name].kind is inspect.Parameter.KEYWORD_ONLY
     assert "pull_objects" in HttpGrid.pull_messages.__code__.co_names
     assert "max_time" not in inspect.getsource(HttpGrid.pull_messages)  # else it would be given twice
-
-
-def test_flowers_program_installs_apps_where_it_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert next(iter(inspect.signature(run_clientapp.install_from_fab).parameters)) == "fab_file"
-    assert "install_from_fab" in run_clientapp.run_clientapp.__code__.co_names
-    installed: list[bytes] = []
-    monkeypatch.setattr(run_clientapp, "install_from_fab", lambda content, **_: installed.append(content))
-
-    def check(content: bytes) -> None:
-        if content == b"bad":
-            raise ValueError("refused")
-
-    compat.check_before_install(check)
-    run_clientapp.install_from_fab(b"good", skip_prompt=True)
-    with pytest.raises(ValueError, match="refused"):
-        run_clientapp.install_from_fab(b"bad", skip_prompt=True)
-    assert installed == [b"good"]
-    monkeypatch.delattr(run_clientapp, "install_from_fab")
-    with pytest.raises(AttributeError):  # a Flower that installs otherwise is not used at all
-        compat.check_before_install(check)
 
 
 def test_flower_tells_the_text_of_an_exception_in_the_way_that_is_read() -> None:

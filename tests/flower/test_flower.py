@@ -6,7 +6,6 @@ import json
 import os
 import socket
 import ssl
-import subprocess
 import sys
 import threading
 import time
@@ -24,14 +23,13 @@ from fedcollab.errors import InputError
 pytest.importorskip("flwr")
 
 from fedcollab.flower import keys, processes
-from fedcollab.flower.compat import CLIENT_PROGRAM, OTHER_PROGRAMS
+from fedcollab.flower.channel import Channel, ChannelClosed
 from fedcollab.flower.coordinator import relay
 from fedcollab.flower.coordinator.certificates import make_certificates
-from fedcollab.flower.coordinator.channel import Channel, ChannelClosed
 from fedcollab.flower.coordinator.folder import APP, FederationFolder
 from fedcollab.flower.envelope import Answer, Envelope
 from fedcollab.flower.grid import Exchange
-from fedcollab.flower.silo import preforked, state_store
+from fedcollab.flower.silo import state_store, supernode
 from fedcollab.flower.silo.config import Invitation, SiloConfig, init_silo
 from fedcollab.flower.silo.state_store import StateStore
 from fedcollab.flower.silo.supernode import silo_command
@@ -162,8 +160,8 @@ def test_a_silo_is_three_lines_and_a_key(tmp_path: Path) -> None:
         assert private.stat().st_mode & 0o077 == 0
     federation.admit(public, "north")
     assert federation.admitted == ["north"]
-    line, env, _ = silo_command(config)
-    assert "127.0.0.1:8123" in line
+    line, env = silo_command(config)
+    assert line[-1] == str(config)
     assert "patients" not in " ".join(line)  # the path of the data is for the silo's own process alone
     assert env["FLWR_TELEMETRY_ENABLED"] == "0"
     with pytest.raises(InputError, match="never overwritten"):
@@ -228,11 +226,19 @@ def test_processes_end_with_their_children(tmp_path: Path) -> None:
     assert not processes.alive(handle)
 
 
-def test_the_script_starts_the_program_itself_where_no_worker_is(tmp_path: Path) -> None:
-    folder = preforked.write_scripts(tmp_path / "bin", str(tmp_path / "nobody"))
-    done = subprocess.run([folder / CLIENT_PROGRAM, "--help"], capture_output=True, text=True, check=True, timeout=120)
-    assert "flwr-clientapp" in done.stdout
-    assert "--token" in done.stdout
+def test_what_a_dead_process_leaves_behind_is_ended_too(tmp_path: Path) -> None:
+    """It is known by its group and a variable of its environment; others in a group of that number are left alone."""
+    child = "import time; print('up', flush=True); time.sleep(99)"
+    parent = f"import subprocess, sys, os; subprocess.Popen([sys.executable, '-c', {child!r}]); os._exit(0)"
+    handle = processes.start([sys.executable, "-c", parent], tmp_path / "log", {**os.environ, "MINE": "yes"})
+    while "up" not in (tmp_path / "log").read_text() or processes.alive(handle):
+        time.sleep(0.05)
+    assert not processes.stop(handle, grace=1)
+    assert not processes.stop_orphans(handle, "MINE", "no", grace=1)
+    assert processes.running_groups([handle.pid]) == [handle.pid]
+    assert processes.stop_orphans(handle, "MINE", "yes", grace=1)
+    assert processes.running_groups([handle.pid]) == []
+    assert not processes.stop_orphans(handle, "MINE", "yes", grace=1)
 
 
 def test_a_reply_broken_off_does_not_silence_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,10 +257,11 @@ def test_a_reply_broken_off_does_not_silence_the_others(monkeypatch: pytest.Monk
             self.began = time.monotonic()
 
         def push_messages(self, messages: list[FlowerMessage]) -> list[str]:
-            name = Envelope.open(messages[0].content).name
-            messages[0].metadata.__dict__["_message_id"] = name
-            self.sent[name] = messages[0]
-            return [name]
+            names = [Envelope.open(message.content).name for message in messages]
+            for name, message in zip(names, messages, strict=True):
+                message.metadata.__dict__["_message_id"] = name
+                self.sent[name] = message
+            return names
 
         def pull_messages(self, identifiers: list[str]) -> list[FlowerMessage]:
             there = [name for name in identifiers if name == "west" or time.monotonic() > self.began + 0.5]
@@ -265,7 +272,7 @@ def test_a_reply_broken_off_does_not_silence_the_others(monkeypatch: pytest.Monk
             return [FlowerMessage(Answer(name, b"here").records(), reply_to=self.sent[name])
                     for name in new if name != "west"]  # fmt: skip
 
-    def blocks(max_time: float) -> None:
+    def blocks(max_time: float, initial_backoff: float) -> None:
         time.sleep(max_time)
 
     module = sys.modules[Link.__module__]
@@ -288,6 +295,8 @@ def test_every_file_that_a_silo_writes_is_private(tmp_path: Path) -> None:
         invitation = federation.folder / "invitation.toml"
         config, _ = init_silo(tmp_path / "north", "north", tmp_path / "a.csv", "outcome", invitation)
         silo_command(config)
+        with supernode.lock(SiloConfig.read(config).state / "flwr"):
+            pass
         state = StateStore(SiloConfig.read(config).state)
         state["train"] = {"round": 1}
         state.key()
@@ -295,64 +304,8 @@ def test_every_file_that_a_silo_writes_is_private(tmp_path: Path) -> None:
     finally:
         os.umask(before)
     written = [path for path in (tmp_path / "north").rglob("*") if path.is_file()]
-    assert {"silo.toml", "north.key", "silo.key", "train.safetensors", CLIENT_PROGRAM} <= {p.name for p in written}
+    assert {"silo.toml", "north.key", "silo.key", "train.safetensors", "lock"} <= {p.name for p in written}
     assert [path for path in written if path.stat().st_mode & 0o077] == []
-
-
-def test_programs_that_would_run_an_app_unchecked_are_refused(tmp_path: Path) -> None:
-    folder = preforked.write_scripts(tmp_path / "bin", str(tmp_path / "nobody"))
-    for name in OTHER_PROGRAMS:
-        done = subprocess.run([folder / name, "--token", "x"], capture_output=True, text=True, check=False, timeout=60)
-        assert done.returncode == 1
-        assert done.stderr == f"fedcollab: a run that starts {name} was refused; silos run client apps only\n"
-
-
-WORKER = """
-import os, sys
-from pathlib import Path
-from fedcollab.flower.silo import preforked
-
-folder, worker = Path(sys.argv[1]), os.getpid()
-
-def program():
-    with (folder / "ran").open("a") as file:
-        print(os.getppid() == worker, *sys.argv, file=file)
-
-preforked.PRELOADED = ()
-preforked.check_before_install = lambda check: None
-preforked.load_program = lambda name: program
-sys.argv = ["worker", str(folder / "socket")]
-preforked.main()
-"""
-STARTER = "import subprocess, sys; print(subprocess.Popen(sys.argv[1:]).pid, flush=True); sys.stdin.read()"
-
-
-def test_a_worker_forks_for_every_script_and_ends_with_its_parent(tmp_path: Path) -> None:
-    """In place of Flower's program, one that writes its arguments: it must run in a child of the worker's."""
-    folder = preforked.write_scripts(tmp_path / "bin", str(tmp_path / "socket"), program="no_such_module")
-    line = [sys.executable, "-c", STARTER, sys.executable, "-c", WORKER, str(tmp_path)]
-    with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as starter:
-        pid = int(starter.stdout.readline())
-        while not (tmp_path / "socket").exists():
-            assert processes.start_time(pid) is not None
-        for number in ("1", "2"):
-            subprocess.run([folder / CLIENT_PROGRAM, "--token", number], check=True, timeout=60)
-        while not (tmp_path / "ran").exists() or (tmp_path / "ran").read_text().count("\n") < 2:
-            assert processes.start_time(pid) is not None
-    ran = sorted((tmp_path / "ran").read_text().splitlines())
-    assert ran == [f"True {CLIENT_PROGRAM} --token {number}" for number in ("1", "2")]
-    while processes.start_time(pid) is not None:
-        time.sleep(0.05)
-    assert not (tmp_path / "socket").exists()
-
-
-def test_a_worker_has_imported_all_that_reads_and_trains() -> None:
-    """In a process of its own: each of these would cost every message seconds."""
-    code = "import sys; from importlib import import_module; from fedcollab.flower.silo import preforked\n"
-    code += "for module in preforked.PRELOADED: import_module(module)\n"
-    code += "print(*sorted({'flwr', 'torch', 'pandas', 'fedcollab.training.client'} - set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=300)
-    assert done.stdout.split() == []
 
 
 def test_the_limits_table_is_read_under_its_old_name_too(tmp_path: Path) -> None:

@@ -133,11 +133,12 @@ class Link:
         return [SimpleNamespace(node_id=node, name=self.names.get(node, "")) for node in self.answers]
 
     def push_messages(self, messages: list[Message]) -> list[str]:
-        (message,) = messages
-        identifier = f"{message.metadata.dst_node_id}-{len(self.sent)}"
-        message.metadata.__dict__["_message_id"] = identifier
-        self.sent[identifier] = message
-        return [identifier]
+        identifiers = []
+        for message in messages:
+            identifiers.append(f"{message.metadata.dst_node_id}-{len(self.sent)}")
+            message.metadata.__dict__["_message_id"] = identifiers[-1]
+            self.sent[identifiers[-1]] = message
+        return identifiers
 
     def pull_messages(self, identifiers: list[str]) -> list[Message]:
         return [Message(self.answers[int(each.split("-")[0])], reply_to=self.sent[each]) for each in identifiers]

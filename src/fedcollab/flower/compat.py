@@ -1,7 +1,6 @@
-"""Everything that relies on Flower's internals, made for flwr 1.41 and 1.42; `tests/flower/test_compat.py` watches it.
+"""What the coordinator relies on of Flower's internals; silos rely on those in `silo/fleet.py` and `silo/messages.py`.
 
-A silo without `poll_faster` and `retry_activation` works, more slowly and with more restarts: they do nothing where a
-later Flower has changed. A silo without `check_before_install` would run any code, so that one raises.
+Made for flwr 1.41 and 1.42; `tests/flower/test_compat.py` watches all three.
 """
 
 from __future__ import annotations
@@ -11,8 +10,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator
-from importlib import import_module, metadata
-from types import SimpleNamespace
+from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -20,17 +18,7 @@ if TYPE_CHECKING:
 
 VERSIONS = ("1.41", "1.42")  # of flwr, that all of this was made for
 
-CLIENT_PROGRAM = "flwr-clientapp"  # what Flower's SuperExec starts at a silo for a message
-#: what it would start for other kinds of runs, none of which a silo takes part in
-OTHER_PROGRAMS = ("flwr-agentapp", "flwr-connector", "flwr-model", "flwr-serverapp", "flwr-simulation")
-
-POLL_FACTOR = 6.0  # by how much a SuperNode's pauses are shortened
-RETRY_PAUSE, RETRY_TIME = 3.0, 180.0  # seconds between two tries to connect, and of all tries
-REFUSAL = (
-    "The coordinator refuses this silo: its key is not registered there (`fedcollab federation admit`), or it was cut "
-    f"off a moment ago and is taken to be still connected. Asking again for {RETRY_TIME:.0f} s."
-)
-REFUSED = 412  # HTTP: the SuperLink does not know this silo, or takes it to be connected
+BACKOFF = 0.1  # seconds before a part of a reply that is still being uploaded is asked for again; Flower's: 1
 SHARE = 0.75  # of what is left of a call's deadline that a reply may take to come in once it was announced
 
 
@@ -50,61 +38,6 @@ def load_program(name: str) -> Callable[[], Any]:
     (entry,) = (each for each in metadata.entry_points(group="console_scripts") if each.name == name)
     program: Callable[[], Any] = entry.load()
     return program
-
-
-def poll_faster() -> None:
-    """Have a SuperNode in this process ask for messages every 0.5 s instead of every 3 s.
-
-    flwr 1.41 and 1.42 have their pauses as numbers in `flwr.supernode.start_client_internal`, which calls
-    `time.sleep`; that module's `time` is replaced by one that sleeps a sixth as long.
-    """
-    with contextlib.suppress(ImportError):
-        module: Any = import_module("flwr.supernode.start_client_internal")
-        if getattr(module, "time", None) is time:
-            module.time = SimpleNamespace(**{**vars(time), "sleep": lambda pause: time.sleep(pause / POLL_FACTOR)})
-
-
-def retry_activation() -> None:
-    """Have a SuperNode in this process try to connect again while the SuperLink refuses it.
-
-    A silo that was killed (SIGKILL, power) and is started again at once is refused by the SuperLink, which takes it to
-    be connected until it has missed its heartbeats (about 42 s); a SuperNode of flwr 1.41 and 1.42 then ends. A silo
-    that was never admitted gets the same answer, and gives up after `RETRY_TIME`.
-    """
-    with contextlib.suppress(ImportError, AttributeError):
-        client: Any = import_module("flwr.supernode.fleet_http_client").FleetHttpClient
-        client.ActivateNode = retried(client.ActivateNode)
-
-
-def retried(activate: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that connects a SuperNode with more patience.
-
-    Parameters
-    ----------
-    activate : callable
-        Flower's function that connects a SuperNode.
-
-    Returns
-    -------
-    callable
-        The same, called again while it fails with HTTP status 412, for `RETRY_TIME` seconds at most.
-    """
-
-    def activate_or_retry(*arguments: Any) -> Any:
-        end, told = time.monotonic() + RETRY_TIME, False
-        while True:
-            try:
-                return activate(*arguments)
-            except Exception as error:
-                status = getattr(getattr(error, "response", None), "status_code", None)
-                if status != REFUSED or time.monotonic() > end:
-                    raise
-            if not told:
-                print(REFUSAL, file=sys.stderr, flush=True)
-                told = True
-            time.sleep(RETRY_PAUSE)
-
-    return activate_or_retry
 
 
 @contextlib.contextmanager
@@ -129,7 +62,8 @@ def limit_uploads(grid: Grid, end: float) -> Iterator[None]:
         return
 
     def pull_in_time(*arguments: Any, **options: Any) -> Any:
-        return pull(*arguments, **options, max_time=max(1.0, SHARE * (end - time.monotonic())))
+        limit = max(1.0, SHARE * (end - time.monotonic()))
+        return pull(*arguments, **options, max_time=limit, initial_backoff=BACKOFF)
 
     module.pull_objects = pull_in_time
     try:
@@ -158,29 +92,3 @@ def input_error_text(reason: str) -> str:
     """
     found = re.fullmatch(r"<class 'fedcollab\.errors\.InputError'>:<'(.*)'>", reason)
     return found[1] if found else ""
-
-
-def check_before_install(check: Callable[[bytes], None]) -> None:
-    """Have `flwr-clientapp` in this process install no app that was not checked.
-
-    `flwr.supernode.runtime.run_clientapp` of flwr 1.41 and 1.42 calls its `install_from_fab` for every message, before
-    it loads the app.
-
-    Parameters
-    ----------
-    check : callable
-        Called with the app (the bytes of its zip file); raises if the app must not be installed.
-
-    Raises
-    ------
-    AttributeError, ImportError
-        If Flower installs apps in another way, so that nothing would be checked.
-    """
-    program: Any = import_module("flwr.supernode.runtime.run_clientapp")
-    install = program.install_from_fab
-
-    def checked(content: bytes, *rest: Any, **more: Any) -> Any:
-        check(content)
-        return install(content, *rest, **more)
-
-    program.install_from_fab = checked

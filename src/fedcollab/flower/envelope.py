@@ -1,4 +1,7 @@
-"""What a Flower message carries: one array of bytes (a packed message) and who it is for, or why there is no reply.
+"""What a Flower message carries: the bytes of a packed message and who it is for, or why there is no reply.
+
+Flower moves every object of a message by an HTTP call of its own, so the bytes stand in one record with the rest. More
+than `LARGE` of them go as an array, which Flower cuts into chunks: a call through the gate has its limits.
 
 Both directions carry the protocol version, which is looked at before anything else (see `protocol.py`).
 """
@@ -15,6 +18,7 @@ from fedcollab.errors import InputError
 from fedcollab.flower.protocol import PROTOCOL, UNVERSIONED, check_protocol
 
 _BYTES, _ABOUT, _VERSION = "content", "about", "protocol"
+LARGE = 16 << 20  # bytes
 
 
 @dataclass(frozen=True)
@@ -43,8 +47,8 @@ class Envelope:
 
     def records(self) -> RecordDict:
         """Return the envelope as Flower's records."""
-        about = ConfigRecord({"action": self.action, "name": self.name, "call": self.call, _VERSION: self.protocol})
-        return RecordDict({_BYTES: _array(self.content), _ABOUT: about})
+        about = {"action": self.action, "name": self.name, "call": self.call, _VERSION: self.protocol}
+        return _records(about, self.content)
 
     @classmethod
     def open(cls, records: RecordDict) -> Envelope:
@@ -96,8 +100,8 @@ class Answer:
 
     def records(self) -> RecordDict:
         """Return the answer as Flower's records."""
-        about = ConfigRecord({"name": self.name, "error": self.error, _VERSION: self.protocol})
-        return RecordDict({_ABOUT: about, **({} if self.error else {_BYTES: _array(self.content)})})
+        about = {"name": self.name, "error": self.error, _VERSION: self.protocol}
+        return _records(about, b"" if self.error else self.content)
 
     @classmethod
     def open(cls, records: RecordDict) -> Answer:
@@ -130,14 +134,20 @@ def _version(about: Mapping[str, Any]) -> int:
     return version if isinstance(version, int) else UNVERSIONED
 
 
-def _array(content: bytes) -> ArrayRecord:
-    """Return bytes as one array, which Flower cuts into chunks by itself."""
-    return ArrayRecord({_BYTES: Array(dtype="uint8", shape=(len(content),), stype="safetensors", data=content)})
+def _records(about: dict[str, Any], content: bytes) -> RecordDict:
+    """Return Flower's records for a message."""
+    if len(content) <= LARGE:
+        return RecordDict({_ABOUT: ConfigRecord({**about, _BYTES: content})})
+    array = Array(dtype="uint8", shape=(len(content),), stype="safetensors", data=content)
+    return RecordDict({_ABOUT: ConfigRecord(about), _BYTES: ArrayRecord({_BYTES: array})})
 
 
 def _bytes(records: RecordDict) -> bytes:
-    """Return the bytes that `_array` packed; KeyError where they are missing."""
-    record = records[_BYTES]
-    if not isinstance(record, ArrayRecord):
+    """Return the bytes that `_records` packed; KeyError where they are missing."""
+    about = records[_ABOUT]
+    found = about[_BYTES] if _BYTES in about else records[_BYTES]
+    if isinstance(found, ArrayRecord):
+        found = found[_BYTES].data
+    if not isinstance(found, bytes):
         raise KeyError(_BYTES)
-    return record[_BYTES].data
+    return found

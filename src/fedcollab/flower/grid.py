@@ -1,6 +1,6 @@
 """The Flower runtime: calls carried over a Grid, one packed message a silo and round, with a deadline on everything.
 
-A message costs seconds (a process starts at the silo for it), so procedures count their rounds. Nodes are known by the
+Every call is a round trip through the SuperLink, so procedures count their rounds. Nodes are known by the
 name under which the coordinator admitted their key; a node without one (an insecure federation) is asked for it once.
 Error replies come from the SuperLink, not from the silo: they are told apart by the message they answer.
 """
@@ -8,7 +8,7 @@ Error replies come from the SuperLink, not from the silo: they are told apart by
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from uuid import uuid4
 
 from flwr.app import Error, MessageType
@@ -22,7 +22,9 @@ from fedcollab.flower.protocol import CLIENT_APP, HELLO, PROTOCOL, UNVERSIONED, 
 from fedcollab.flower.remote import DEADLINE, PATIENCE, Found, RemoteRuntime, Returned
 from fedcollab.wire.absence import Policy
 
-POLL = 0.3
+POLL = 0.3  # seconds between two looks for silos that connect
+FIRST, LONGEST, GROWTH = 0.1, 1.0, 1.3  # seconds between two looks for answers: after one, at most; how fast they grow
+BATCH = 32 << 20  # bytes that are pushed together, since Flower holds a batch in memory twice
 LATE = "no answer in {:.0f} s"
 
 #: Flower's errors that mean that a silo did not answer; any other is the silo's failure
@@ -123,7 +125,7 @@ class Exchange:
         self._calls += 1
         call = f"{self._session}-{self._calls}"
         envelopes = {name: Envelope(action, name, call, content) for name, content in sent.items()}
-        answers, silent = self._carry({name: self._message(self.nodes[name], envelopes[name]) for name in sent})
+        answers, silent = self._carry({name: (self.nodes[name], envelopes[name]) for name in sent})
         failed = {name: answer.error for name, answer in answers.items() if answer.error}
         for name, answer in answers.items():
             if not answer.error and answer.name != name:
@@ -136,18 +138,21 @@ class Exchange:
         group = str(self._calls)
         return FlowerMessage(envelope.records(), node, MessageType.QUERY, ttl=self.deadline, group_id=group)
 
-    def _carry(self, messages: dict[str, FlowerMessage]) -> tuple[dict[str, Answer], dict[str, str]]:
+    def _carry(self, asked: dict[str, tuple[int, Envelope]]) -> tuple[dict[str, Answer], dict[str, str]]:
         """Push all, then pull until everyone has answered or the deadline is over; and who did not, with the reason."""
         end = time.monotonic() + self.deadline
         waiting: dict[str, str] = {}
         answers: dict[str, Answer] = {}
         silent: dict[str, str] = {}
-        for name, message in messages.items():
-            identifiers = list(self.grid.push_messages([message]))
-            if identifiers and identifiers[0]:
-                waiting[identifiers[0]] = name
-            else:
-                silent[name] = "not connected"
+        for names in _batches({name: len(envelope.content) for name, (_, envelope) in asked.items()}):
+            messages = [self._message(*asked[name]) for name in names]
+            identifiers = list(self.grid.push_messages(messages)) or [""] * len(names)
+            for name, identifier in zip(names, identifiers, strict=True):
+                if identifier:
+                    waiting[identifier] = name
+                else:
+                    silent[name] = "not connected"
+        pause = FIRST
         while waiting:
             late = time.monotonic() >= end  # one last look: a reply broken off may have kept the others waiting
             with limit_uploads(self.grid, end):
@@ -163,7 +168,8 @@ class Exchange:
             if late:
                 break
             if waiting:
-                time.sleep(POLL)
+                pause = FIRST if replies else min(GROWTH * pause, LONGEST)
+                time.sleep(max(0.0, min(pause, end - time.monotonic())))
         return answers, silent | dict.fromkeys(waiting.values(), LATE.format(self.deadline))
 
     def _connected(self) -> dict[str, int]:
@@ -184,9 +190,23 @@ class Exchange:
     def _ask_names(self, nodes: list[int]) -> dict[int, str]:
         """Return what nodes are called in their own configs; why others gave no name is kept in `refused`."""
         hello = Envelope(HELLO, "", "", b"")
-        answers, _ = self._carry({str(node): self._message(node, hello) for node in nodes})
+        answers, _ = self._carry({str(node): (node, hello) for node in nodes})
         self.refused |= {int(node): answer.error for node, answer in answers.items() if answer.error}
         return {int(node): answer.name for node, answer in answers.items() if not answer.error}
+
+
+def _batches(sizes: Mapping[str, int]) -> Iterator[list[str]]:
+    """Yield names in batches of at most `BATCH` bytes; one that is larger alone is a batch."""
+    batch: list[str] = []
+    held = 0
+    for name, size in sizes.items():
+        if batch and held + size > BATCH:
+            yield batch
+            batch, held = [], 0
+        batch.append(name)
+        held += size
+    if batch:
+        yield batch
 
 
 def _failure(error: Error) -> str:

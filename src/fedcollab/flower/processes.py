@@ -85,7 +85,7 @@ def environment(home: Path, more: Mapping[str, str] | None = None) -> dict[str, 
         "FLWR_TELEMETRY_ENABLED": "0",
         "FLWR_DISABLE_UPDATE_CHECK": "1",
         "RAY_USAGE_STATS_ENABLED": "0",
-        "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2",
+        "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.5",
         "NO_PROXY": local,
         "no_proxy": local,
         **(more or {}),
@@ -173,7 +173,41 @@ def stop(handle: ProcessHandle, grace: float = GRACE) -> bool:
     """
     if not alive(handle):
         return False
-    groups = process_groups(handle.pid)
+    _end(process_groups(handle.pid), grace)
+    if handle.pid in _children and _children[handle.pid].poll() is not None:
+        del _children[handle.pid]
+    return True
+
+
+def stop_orphans(handle: ProcessHandle, key: str, value: str, grace: float = GRACE) -> bool:
+    """End what a process that has died has left behind in its process group.
+
+    Parameters
+    ----------
+    handle : ProcessHandle
+        What `start` returned for the process that died.
+    key, value : str
+        An environment variable of the process's, by which its descendants are known: the group's number alone may have
+        passed to others.
+    grace : float
+        Seconds between asking them to end and ending them.
+
+    Returns
+    -------
+    bool
+        Whether there was anything.
+    """
+    for process in psutil.process_iter():
+        with contextlib.suppress(OSError, psutil.Error):
+            left = os.getpgid(process.pid) == handle.pid and process.status() != psutil.STATUS_ZOMBIE
+            if left and process.environ().get(key) == value:
+                _end([handle.pid], grace)
+                return True
+    return False
+
+
+def _end(groups: Collection[int], grace: float) -> None:
+    """Ask process groups to end, and after some seconds end them."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         for group in running_groups(groups):
             with contextlib.suppress(ProcessLookupError):
@@ -181,9 +215,6 @@ def stop(handle: ProcessHandle, grace: float = GRACE) -> bool:
         end = time.monotonic() + grace
         while running_groups(groups) and time.monotonic() < end:
             time.sleep(0.1)
-    if handle.pid in _children and _children[handle.pid].poll() is not None:
-        del _children[handle.pid]
-    return True
 
 
 def process_groups(pid: int) -> list[int]:

@@ -4,6 +4,7 @@
     version 2   every message, every answer and the app's config carry the version as an integer
     version 3   `evaluate` answers six measures; the actions `compare` and `train-folds`
     version 4   `train` and `train-folds` with masks; the actions `secure-keys` and `secure-unmask`
+    version 5   the packed message stands in the same record as what it is about
 
 Raise `PROTOCOL` whenever a coordinator and a silo of the version before could misunderstand each other.
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 from fedcollab.errors import InputError
 
-PROTOCOL = 4
+PROTOCOL = 5
 UNVERSIONED = 1  # the version of a peer that sends none
 
 HELLO = "hello"  # the action that asks a silo for its name; nothing is computed for it

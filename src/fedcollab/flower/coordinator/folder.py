@@ -39,6 +39,7 @@ CONNECTION = "federation"
 START = 180.0  # seconds for the SuperLink to listen
 COMMAND = 300.0  # seconds for one of Flower's commands
 LOCAL = ("127.0.0.1", "localhost", "::1")
+MEMORY = ":flwr-in-memory:"  # the SuperLink's database: silos are registered at every start
 GATE = "fedcollab.flower.coordinator.gate"  # started as a program; imports a web server
 
 
@@ -202,18 +203,20 @@ class FederationFolder(Struct, frozen=True, forbid_unknown_fields=True):
         """
         if self.running:
             raise InputError(f"the federation `{self.name}` runs already; stop it with `fedcollab federation stop`")
+        self.stop()  # what is left where one of the two has died
         if processes.listening("127.0.0.1", self.port):
             raise InputError(f"port {self.port} is in use; change it in federation.toml and invitation.toml")
-        self.stop()
         inner, folder = processes.free_port(), self.folder / "keys"
         link = [processes.program("flower-superlink"), "--host", "127.0.0.1", "--port", str(inner)]
-        link += ["--disable-runtime-dependency-installation", "--database", str(self.folder / "flwr" / "link.db")]
+        link += ["--disable-runtime-dependency-installation", "--database", MEMORY]
         files = {"--ssl-ca-certfile": "ca.crt", "--ssl-certfile": "server.crt", "--ssl-keyfile": "server.key"}
         tls = [part for option, name in files.items() for part in (option, str(folder / name))]
         link += ["--enable-supernode-auth", *tls] if self.secure else ["--insecure"]
         bind = "127.0.0.1" if self.host in LOCAL else "0.0.0.0"
         options = {"host": bind, "port": self.port, "inner": inner, "keys": str(folder) if self.secure else None}
         self._write_connection(inner)
+        for old in ("nodes.json", "link.db"):  # what an earlier SuperLink knew
+            (self.folder / "flwr" / old).unlink(missing_ok=True)
         try:
             for command, port in ((link, inner), ([sys.executable, "-m", GATE, json.dumps(options)], self.port)):
                 started = processes.start(command, self.folder / "superlink.log", self.env())
@@ -233,7 +236,10 @@ class FederationFolder(Struct, frozen=True, forbid_unknown_fields=True):
         bool
             Whether there were any.
         """
-        stopped = [processes.stop(handle) for handle in reversed(self.handles)]
+        stopped = [
+            processes.stop(handle) or processes.stop_orphans(handle, FOLDER, str(self.folder))
+            for handle in reversed(self.handles)
+        ]
         (self.folder / "processes.json").unlink(missing_ok=True)
         return any(stopped)
 
@@ -278,11 +284,7 @@ class FederationFolder(Struct, frozen=True, forbid_unknown_fields=True):
         if name not in self.admitted:
             raise InputError(f"no silo `{name}` is admitted; there are {', '.join(self.admitted) or 'none'}")
         node = self.nodes.get(name)
-        if node is not None:
-            if not self.running:
-                raise InputError(
-                    "the SuperLink knows this silo from earlier; start the federation, so that it forgets it"
-                )
+        if node is not None and self.running:
             self.flwr(["supernode", "unregister", node, CONNECTION])
             known = {other: number for other, number in self.nodes.items() if other != name}
             artefact.write_bytes(self.folder / "flwr" / "nodes.json", json.dumps(known, indent=1).encode())

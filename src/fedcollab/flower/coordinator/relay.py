@@ -12,6 +12,7 @@ import json
 import os
 import socket
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from multiprocessing import AuthenticationError
@@ -20,8 +21,8 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from fedcollab.errors import InputError
-from fedcollab.flower.coordinator.channel import Channel, ChannelClosed, Parts
+from fedcollab.errors import InputError, Paused
+from fedcollab.flower.channel import Channel, ChannelClosed, Parts
 from fedcollab.flower.coordinator.folder import FederationFolder
 from fedcollab.flower.keys import private_files
 from fedcollab.flower.remote import DEADLINE, PATIENCE, Found, RemoteRuntime, Returned
@@ -29,6 +30,8 @@ from fedcollab.wire.absence import Policy
 
 START = 300.0  # seconds for the run's ServerApp to connect
 MARGIN = 60.0  # seconds beyond a call's deadline, for the answer to come through
+LOOK = 2.0  # seconds between two looks whether the coordinator's processes still run
+ENDED = "the SuperLink has ended; start it again with `fedcollab federation start`"
 
 
 class RelayRuntime(RemoteRuntime):
@@ -48,13 +51,15 @@ class RelayRuntime(RemoteRuntime):
         How often to ask again, and how many answers are enough.
     journal : Path, optional
         The folder where absences are listed from the beginning, silos that did not connect included.
+    running : callable
+        Tells whether the coordinator's processes run; where they have ended, no answer is waited for.
 
     Raises
     ------
     InputError
         If the run ends or does not answer, or fewer than two silos are connected.
     Paused
-        If fewer of the named silos are connected than the policy's quorum.
+        If fewer of the named silos are connected than the policy's quorum, or the coordinator's processes end.
     """
 
     def __init__(
@@ -66,8 +71,9 @@ class RelayRuntime(RemoteRuntime):
         patience: float = PATIENCE,
         policy: Policy | None = None,
         journal: Path | None = None,
+        running: Callable[[], bool] = lambda: True,
     ) -> None:
-        self._channel, self._limit = channel, deadline + MARGIN
+        self._channel, self._limit, self._running = channel, deadline + MARGIN, running
         wanted = {"names": names, "deadline": deadline, "patience": patience}
         welcome, _ = self._ask_app(wanted, {}, patience + self._limit)
         if "error" in welcome:
@@ -81,13 +87,20 @@ class RelayRuntime(RemoteRuntime):
 
     def _ask_app(self, header: dict[str, Any], contents: dict[str, bytes], limit: float) -> Parts:
         """Send one message to the ServerApp and return its answer."""
+        end = time.monotonic() + limit
         try:
             self._channel.send(header, contents)
-            return self._channel.receive(limit)
+            while True:
+                try:
+                    return self._channel.receive(min(LOOK, max(0.0, end - time.monotonic())))
+                except TimeoutError:
+                    if not self._running():
+                        raise Paused(ENDED) from None
+                    if time.monotonic() > end:
+                        raise InputError(f"the Flower run has not answered in {limit:.0f} s") from None
         except ChannelClosed:
-            raise InputError("the Flower run has ended; `fedcollab federation status` says more") from None
-        except TimeoutError:
-            raise InputError(f"the Flower run has not answered in {limit:.0f} s") from None
+            told = "the Flower run has ended; `fedcollab federation status` says more"
+            raise (InputError(told) if self._running() else Paused(ENDED)) from None
 
 
 @contextmanager
@@ -140,6 +153,7 @@ def connect_federation(
             patience=patience or federation.patience,
             policy=federation.policy,
             journal=journal,
+            running=lambda: federation.running,
         )
 
 

@@ -16,7 +16,7 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from fedcollab.errors import InputError
-from fedcollab.flower.coordinator.channel import Channel, ChannelClosed
+from fedcollab.flower.channel import Channel, ChannelClosed
 from fedcollab.flower.coordinator.folder import CALLER, FOLDER
 from fedcollab.flower.grid import Exchange
 

@@ -5,6 +5,7 @@ Whose silo this is stands in the silo's own config, which never leaves it; so do
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import traceback
@@ -18,12 +19,14 @@ from fedcollab.flower import keys
 from fedcollab.flower.envelope import Answer, Envelope
 from fedcollab.flower.protocol import HELLO
 from fedcollab.flower.silo.config import SIMULATION, SiloConfig, current_config
+from fedcollab.flower.silo.messages import hide_paths
 from fedcollab.flower.silo.serving import silo_guard
 from fedcollab.flower.silo.state_store import StateStore
 from fedcollab.wire.bundle import BUNDLE, join_parts, split_parts
 from fedcollab.wire.silo import Silo
 
 LOCK = "serving.lock"  # in the state folder: one message at a time
+FULL = (errno.ENOSPC, errno.EDQUOT)
 PARTNERS = "partners"  # the folder beside the silo's key with the public keys of other silos
 
 app = ClientApp()
@@ -39,10 +42,12 @@ def answer(message: Message, context: Context) -> Message:
         reply = reply_to(Envelope.open(message.content), config, str(context.run_id))
     except InputError as error:
         print(f"fedcollab: {error}", file=sys.stderr)
-        reply = Answer(name, error=str(error))
+        reply = Answer(name, error=hide_paths(str(error)))
     except Exception as error:  # its text may hold what must not leave: only the silo's own log gets it
         traceback.print_exc()
-        reply = Answer(name, error=f"{type(error).__name__}; the silo's log says more")
+        full = isinstance(error, OSError) and error.errno in FULL
+        told = "its disk is full" if full else f"{type(error).__name__}; the silo's log says more"
+        reply = Answer(name, error=told)
     return Message(reply.records(), reply_to=message)
 
 

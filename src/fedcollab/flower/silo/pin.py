@@ -1,9 +1,9 @@
 """Which code a silo runs for a coordinator: fedcollab's own, as installed here, unless its administrator allows more.
 
 With Flower the coordinator sends an app (a zip file, the FAB) with every run, and the silo runs the ClientApp in it.
-fedcollab's app holds no code: it names `fedcollab.flower.silo.client_app:app`, which is installed at the silo. At a
-silo that `fedcollab silo start` started, Flower's `flwr-clientapp` is this program: it is Flower's own, but checks an
-app before installing it. Anything else than an app without code that names that one is refused, unless silo.toml says
+fedcollab's app holds no code: it names `fedcollab.flower.silo.client_app:app`, which is installed at the silo. The
+silo's worker checks the app before every message. Anything else than an app without code that names that one is
+refused, unless silo.toml says
 
     [app]
     allow = ["9f2c..."]     # SHA-256 of apps that may run here as well, or "any"
@@ -23,7 +23,6 @@ import zipfile
 from collections.abc import Collection
 
 from fedcollab.errors import InputError
-from fedcollab.flower.compat import CLIENT_PROGRAM, check_before_install, load_program
 from fedcollab.flower.protocol import APP_NAME, CLIENT_APP, PROTOCOL, UNVERSIONED, check_protocol
 from fedcollab.flower.silo.config import CONFIG, SIMULATION, SiloConfig
 
@@ -31,7 +30,7 @@ TEXT = (".md", ".toml", ".txt", "LICENSE")  # files of an app that nothing runs
 LARGEST = 1 << 20
 
 
-def check_app(content: bytes, allow: Collection[str] | str = ()) -> None:
+def check_app(content: bytes, allow: Collection[str] | str = ()) -> bool:
     """Refuse an app that is neither fedcollab's own nor allowed.
 
     Parameters
@@ -41,14 +40,28 @@ def check_app(content: bytes, allow: Collection[str] | str = ()) -> None:
     allow : collection of str or "any"
         SHA-256 of other apps that may run.
 
+    Returns
+    -------
+    bool
+        Whether it is fedcollab's own: without code, and of this protocol version.
+
     Raises
     ------
     InputError
         If the app must not run here.
     """
     digest = hashlib.sha256(content).hexdigest()
-    if allow == "any" or (not isinstance(allow, str) and digest in allow):
-        return
+    try:
+        _check_own(content, digest)
+    except InputError:
+        if allow == "any" or (not isinstance(allow, str) and digest in allow):
+            return False
+        raise
+    return True
+
+
+def _check_own(content: bytes, digest: str) -> None:
+    """Raise InputError if an app is not fedcollab's own."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as app:
             files = [each.filename for each in app.infolist() if not each.is_dir()]
@@ -72,10 +85,26 @@ def check_app(content: bytes, allow: Collection[str] | str = ()) -> None:
         )
 
 
-def check_received_app(content: bytes) -> None:
-    """Refuse an app that this silo's config does not allow, with a line in the silo's log and to the coordinator."""
+def check_received_app(content: bytes) -> bool:
+    """Refuse an app that this silo's config does not allow, with a line in the silo's log and to the coordinator.
+
+    Parameters
+    ----------
+    content : bytes
+        The app, as the coordinator sent it.
+
+    Returns
+    -------
+    bool
+        Whether it is fedcollab's own.
+
+    Raises
+    ------
+    InputError
+        If it must not run here.
+    """
     try:
-        check_app(content, allowed_apps())
+        return check_app(content, allowed_apps())
     except InputError as error:
         print(f"fedcollab: {error}", file=sys.stderr, flush=True)
         raise
@@ -84,14 +113,3 @@ def check_received_app(content: bytes) -> None:
 def allowed_apps() -> Collection[str] | str:
     """Return the apps that this silo's config allows beside fedcollab's own: their SHA-256, or "any"."""
     return "any" if os.environ.get(SIMULATION) else SiloConfig.read(os.environ[CONFIG]).app.allow
-
-
-def main() -> None:
-    """Run Flower's program, which now checks every app."""
-    check_before_install(check_received_app)
-    sys.argv[0] = CLIENT_PROGRAM
-    sys.exit(load_program(CLIENT_PROGRAM)())
-
-
-if __name__ == "__main__":
-    main()

@@ -1,24 +1,35 @@
-"""A silo's process: Flower's SuperNode with the silo's own config, key and folder, and nothing else."""
+"""A silo's process: it holds the connection to the coordinator, and hands every message to its worker and back.
+
+Two processes in all: this one, which never looks into a message, and the worker (`worker.py`), which has no connection.
+Both come of one that has imported everything, so that they share its memory. A worker that dies is started again.
+"""
 
 from __future__ import annotations
 
-import hashlib
+import contextlib
+import fcntl
 import os
+import signal
+import socket
 import subprocess
 import sys
+import time
+from collections.abc import Iterator, Mapping
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NoReturn
 
 from fedcollab.errors import InputError
-from fedcollab.flower import compat, processes
+from fedcollab.flower import processes
+from fedcollab.flower.channel import Channel, ChannelClosed
 from fedcollab.flower.keys import private_files
-from fedcollab.flower.silo import preforked
-from fedcollab.flower.silo.config import CONFIG, Invitation, SiloConfig, toml_text
+from fedcollab.flower.silo.config import CONFIG, Invitation, SiloConfig
 
-SOCKET_PATH = 100  # bytes of a socket's path that every system allows; beyond, messages start programs anew
+WORKER = "fedcollab.flower.silo.worker"
+GRACE = 3.0  # seconds between asking the worker to end and ending it
 
 
-def silo_command(path: Path) -> tuple[list[str], dict[str, str], str]:
+def silo_command(path: Path) -> tuple[list[str], dict[str, str]]:
     """Return what to run for a silo.
 
     Parameters
@@ -29,11 +40,9 @@ def silo_command(path: Path) -> tuple[list[str], dict[str, str], str]:
     Returns
     -------
     command : list of str
-        The SuperNode and its arguments.
+        The program and its arguments.
     env : dict
         Its environment variables.
-    address : str
-        The socket at which a pre-forked worker is to listen.
 
     Raises
     ------
@@ -42,30 +51,18 @@ def silo_command(path: Path) -> tuple[list[str], dict[str, str], str]:
     """
     config = SiloConfig.read(path)
     invitation = Invitation.read(config.invitation)
-    home = config.state / "flwr"
     processes.program("flower-supernode")  # is there, or one clear line
-    line = [sys.executable, "-m", __name__, "--superlink", invitation.address]
-    line += ["--host", "127.0.0.1", "--port", str(processes.free_port())]
-    line += ["--node-config", f"name={toml_text(config.name)}"]  # for others' apps; it stays at the node
+    if invitation.certificate is not None and not config.key.is_file():
+        raise InputError(f"`{config.key}` does not exist; make the silo's key with `fedcollab silo init`")
+    home = config.state / "flwr"
     with private_files():
         home.mkdir(parents=True, exist_ok=True)
-        if invitation.certificate is None:
-            line += ["--insecure"]
-        else:
-            if not config.key.is_file():
-                raise InputError(f"`{config.key}` does not exist; make the silo's key with `fedcollab silo init`")
-            digest = hashlib.sha256(invitation.certificate.encode()).hexdigest()[:16]
-            certificate = home / f"coordinator-{digest}.crt"
-            certificate.write_text(invitation.certificate)
-            line += ["--root-certificates", str(certificate), "--auth-supernode-private-key", str(config.key)]
-        address = str(home / "preforked")
-        scripts = preforked.write_scripts(home / "bin", address)
-    env = processes.environment(home, {CONFIG: str(path.absolute())})
-    return line, {**env, "PATH": os.pathsep.join([str(scripts), env["PATH"]])}, address
+    line = [sys.executable, "-m", __name__, str(path.absolute())]
+    return line, processes.environment(home, {CONFIG: str(path.absolute())})
 
 
 def start_silo(path: Path) -> NoReturn:
-    """Become the SuperNode of a silo: no wrapper stays behind, signals go where they belong, and children end with it.
+    """Become a silo's process: no wrapper stays behind, signals go where they belong, and the worker ends with it.
 
     Files that it writes are readable by their owner alone.
 
@@ -79,19 +76,132 @@ def start_silo(path: Path) -> NoReturn:
     InputError
         If the config or the invitation is wrong, the key is missing or Flower is not installed.
     """
-    line, env, address = silo_command(path)
+    line, env = silo_command(path)
     os.umask(0o077)
-    if len(address.encode()) < SOCKET_PATH:
-        subprocess.Popen([sys.executable, "-m", preforked.__name__, address], env=env, stdin=subprocess.DEVNULL)
     os.execve(line[0], line, env)
 
 
+class Worker:
+    """The worker, from the side of the process that it works for."""
+
+    def __init__(self) -> None:
+        from fedcollab.flower.silo import worker
+
+        worker.preload()
+        self._channel, there = _pair()
+        self._program: subprocess.Popen[bytes] | None = None  # once it was started again
+        self._pid = os.fork()
+        if self._pid == 0:
+            code = 1
+            try:
+                self._channel.close()
+                worker.serve(Channel(Connection(there.detach())))
+                code = 0
+            finally:
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(code)
+        there.close()
+
+    def ask(self, header: Mapping[str, str], contents: Mapping[str, bytes]) -> dict[str, bytes]:
+        """Have the worker answer a message.
+
+        Parameters
+        ----------
+        header, contents : mapping
+            The silo's name, and the message as it travels.
+
+        Returns
+        -------
+        dict
+            The answer as it travels.
+
+        Raises
+        ------
+        ChannelClosed
+            If the worker has died over it; another one was started.
+        """
+        try:
+            self._channel.send(header, contents)
+            return self._channel.receive()[1]
+        except ChannelClosed:
+            self.stop()
+            self._channel, there = _pair()
+            line = [sys.executable, "-m", WORKER, str(there.fileno())]  # threads run here by now: no fork
+            self._program = subprocess.Popen(line, stdin=subprocess.DEVNULL, pass_fds=[there.fileno()])
+            self._pid = self._program.pid
+            there.close()
+            raise
+
+    def stop(self) -> None:
+        """End the worker."""
+        self._channel.close()
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            with contextlib.suppress(OSError):
+                os.kill(self._pid, number)
+            end = time.monotonic() + GRACE
+            while time.monotonic() < end:
+                if self._gone():
+                    return
+                time.sleep(0.02)
+
+    def _gone(self) -> bool:
+        """Return whether the worker has ended, and reap it."""
+        if self._program is not None:
+            return self._program.poll() is not None
+        try:
+            return os.waitpid(self._pid, os.WNOHANG)[0] != 0
+        except ChildProcessError:
+            return True
+
+
+def _pair() -> tuple[Channel, socket.socket]:
+    """Return the two ends of a connection within this machine: it has no address that anybody else could use."""
+    here, there = socket.socketpair()
+    return Channel(Connection(here.detach())), there
+
+
+@contextlib.contextmanager
+def lock(home: Path) -> Iterator[None]:
+    """Hold a silo's folder for the block: a second process with the same key would take the first one's messages.
+
+    Parameters
+    ----------
+    home : Path
+        The folder.
+
+    Raises
+    ------
+    InputError
+        If another process holds it.
+    """
+    with private_files():
+        file = (home / "lock").open("w")
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise InputError("this silo runs already: another process holds its state folder") from None
+        yield
+
+
 def main() -> None:
-    """Run Flower's `flower-supernode`, with shorter pauses and more tries to connect."""
-    program = compat.load_program("flower-supernode")
-    compat.poll_faster()
-    compat.retry_activation()
-    program()
+    """Run the silo whose config is given until it is ended; exit code 1 if the coordinator does not let it in."""
+    config = SiloConfig.read(sys.argv[1])
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    worker = Worker()
+    try:
+        from fedcollab.flower.silo.node import Node
+
+        with lock(config.state / "flwr"):
+            Node(config, worker).carry()
+    except KeyboardInterrupt:
+        sys.exit(0)
+    except InputError as error:
+        print(f"fedcollab: {error}", file=sys.stderr, flush=True)
+        sys.exit(1)
+    finally:
+        worker.stop()
 
 
 if __name__ == "__main__":
