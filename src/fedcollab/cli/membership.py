@@ -15,6 +15,7 @@ import click
 from fedcollab import federation as federation_of
 from fedcollab import flower, report, runs
 from fedcollab.cli import options, sources
+from fedcollab.cli.inspecting import renew_check
 from fedcollab.cli.names import ClientName
 from fedcollab.data.read import read_client, read_clients, test_beside
 from fedcollab.errors import FedcollabWarning, InputError, unknown
@@ -100,6 +101,7 @@ def join(
         if on is None:
             sources.remember(run, source["clients"], {name: client})  # first: one too many does no harm if killed
         kept = membership.keep_joining(run, state, found, federation)
+        renew_check(federation, run.path, [name])
     _finish(run, found, kept, as_json, regroup=found.resolve_advised, on=on)
 
 
@@ -207,6 +209,7 @@ def check(
                 again = membership.Training(scratch=retrain, rounds=rounds, progress=progress)
                 after, trained = membership.apply(found, state, federation, again)
             kept = membership.keep_change(run, state, after, found, trained, federation)
+            renew_check(federation, run.path, [change.client for change in found.changes])
             if not as_json:
                 click.echo("Regrouped." if advised else "The changes are taken in; nobody moves.")
             _finish(run, found, kept, as_json, *([str(trained)] if trained is not None else []))

@@ -7,6 +7,8 @@ from .coordinator.planning import make_plan as make_plan
 from .coordinator.planning import partners_of as partners_of
 from .coordinator.relay import connect as connect
 from .coordinator.relay import connect_federation as connect_federation
+from .coordinator.stage_note import current_stages as current_stages
+from .coordinator.stage_note import stage_lines as stage_lines
 from .grid import Flower as Flower
 from .keys import renew_silo_key as renew_silo_key
 from .silo.approvals import approve_plan as approve_plan

@@ -48,7 +48,7 @@ UPDATES = ("cross-", "published-")
 STEPS = {
     "look": (Step.CHECK, Step.SCHEMA, Step.DISTANCES, Step.ADVICE, Step.ROUNDS),
     "train": (Step.SCHEMA, Step.ROUNDS, Step.TRAINING, Step.TESTING),
-    "join": (Step.SCHEMA, Step.DISTANCES, Step.ROUNDS, Step.TRAINING, Step.TESTING),
+    "join": (Step.CHECK, Step.SCHEMA, Step.DISTANCES, Step.ROUNDS, Step.TRAINING, Step.TESTING),
     "check": (Step.SCHEMA, Step.DISTANCES, Step.ROUNDS, Step.TRAINING, Step.TESTING),
 }
 #: the steps that a look with candidates has
@@ -173,6 +173,8 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """
         if action.step not in STEPS[self.kind]:
             return f"the plan ({self.kind}) has no {action.step.value}"
+        if action.step is Step.CHECK and self.newcomer not in ("", name):
+            return f"the plan has a data check of {self.newcomer!r} alone"
         if action.step is Step.DISTANCES:
             begins = [METHODS[method] for method in self.methods if METHODS[method]]
             if not action.name.startswith(tuple(begins)) or not begins:

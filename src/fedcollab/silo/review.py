@@ -85,7 +85,7 @@ def _about_change(plan: Plan) -> list[str]:
     methods = ", ".join(plan.methods)
     if plan.kind == "join":
         return [
-            f"{plan.newcomer} joins. It is compared with each partner ({methods}), and no two partners with each other. "
+            f"{plan.newcomer} joins. It is compared with each partner ({methods}), no two partners with each other. "
             f"Then {plan.newcomer} trains with one of the coalitions below, on from the model that these have; the "
             "other coalitions are not asked to train."
         ]
@@ -120,7 +120,9 @@ def _about_training(plan: Plan, own: Collection[str]) -> list[str]:
         lines.append("Updates are not masked: the coordinator sees each silo's own, and so can a partner of two.")
     if plan.comparison_alone:
         who = plan.newcomer or "The silo"
-        lines.append(f"{who} also trains alone, for comparison: the coordinator then sees a model of its samples alone.")
+        lines.append(
+            f"{who} also trains alone, for comparison: the coordinator then sees a model of its samples alone."
+        )
     others = [start for start in plan.starts if start not in own]
     if len(others) < len(plan.starts):
         lines.append("Training may start from the model that this silo has from its last training.")

@@ -143,9 +143,7 @@ def _plan(
         study=study or federation.name,
         kind="join" if kind == "join" else "check",
         partners=partners_of(federation, names),
-        budget=needed_budget(
-            kind, len(names), methods=(method,), training=training, alone="local" in state.results
-        ),
+        budget=needed_budget(kind, len(names), methods=(method,), training=training, alone="local" in state.results),
         methods=(method,),
         training=training,
         coalitions=coalitions,

@@ -12,6 +12,7 @@ import json
 import os
 import socket
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from multiprocessing import AuthenticationError
@@ -23,8 +24,10 @@ from uuid import uuid4
 from fedcollab.errors import InputError
 from fedcollab.flower.coordinator.channel import Channel, ChannelClosed, Parts
 from fedcollab.flower.coordinator.folder import FederationFolder
+from fedcollab.flower.coordinator.stage_note import WAITING, StageNote, noted_stage
 from fedcollab.flower.keys import private_files
 from fedcollab.flower.remote import DEADLINE, PATIENCE, Found, RemoteRuntime, Returned
+from fedcollab.progress import watched
 from fedcollab.wire.absence import Policy
 
 START = 300.0  # seconds for the run's ServerApp to connect
@@ -48,6 +51,8 @@ class RelayRuntime(RemoteRuntime):
         How often to ask again, and how many answers are enough.
     journal : Path, optional
         The folder where absences are listed from the beginning, silos that did not connect included.
+    note : StageNote, optional
+        Is told whom the runtime waits for.
 
     Raises
     ------
@@ -66,8 +71,9 @@ class RelayRuntime(RemoteRuntime):
         patience: float = PATIENCE,
         policy: Policy | None = None,
         journal: Path | None = None,
+        note: StageNote | None = None,
     ) -> None:
-        self._channel, self._limit = channel, deadline + MARGIN
+        self._channel, self._limit, self._note_stage = channel, deadline + MARGIN, note
         wanted = {"names": names, "deadline": deadline, "patience": patience}
         welcome, _ = self._ask_app(wanted, {}, patience + self._limit)
         if "error" in welcome:
@@ -76,14 +82,24 @@ class RelayRuntime(RemoteRuntime):
         super().__init__(names, Found(**welcome), patience, policy, journal)
 
     def _exchange(self, action: str, sent: dict[str, bytes]) -> Returned:
+        if self._note_stage is not None and self.asked is not None:
+            self._note_stage.ask(self.asked)
         header, contents = self._ask_app({"action": action}, sent, self._limit)
+        if self._note_stage is not None:
+            self._note_stage.wait_for([])
         return Returned(contents, **header)
 
     def _ask_app(self, header: dict[str, Any], contents: dict[str, bytes], limit: float) -> Parts:
-        """Send one message to the ServerApp and return its answer."""
+        """Send one message to the ServerApp and return its answer; on the way it tells who has not answered yet."""
+        end = time.monotonic() + limit
         try:
             self._channel.send(header, contents)
-            return self._channel.receive(limit)
+            while True:
+                answer, replies = self._channel.receive(max(0.0, end - time.monotonic()))
+                if WAITING not in answer:
+                    return answer, replies
+                if self._note_stage is not None:
+                    self._note_stage.wait_for(answer[WAITING])
         except ChannelClosed:
             raise InputError("the Flower run has ended; `fedcollab federation status` says more") from None
         except TimeoutError:
@@ -132,7 +148,11 @@ def connect_federation(
     ...     fedcollab.estimate_distances(runtime)
     """
     federation = FederationFolder.read(folder)
-    with listen(federation.folder / "calls", federation.run) as channel:
+    with (
+        noted_stage(federation.folder) as note,
+        listen(federation.folder / "calls", federation.run) as channel,
+        watched(note.progress),
+    ):
         yield RelayRuntime(
             channel,
             names=names or federation.admitted or None,
@@ -140,6 +160,7 @@ def connect_federation(
             patience=patience or federation.patience,
             policy=federation.policy,
             journal=journal,
+            note=note,
         )
 
 
