@@ -257,8 +257,8 @@ class Fitted:
         Raises
         ------
         InputError
-            If the client is in the run already, or its data do not fit the run's schema; or if `clients` goes with data,
-            or is missing with a name.
+            If the client is in the run already, or its data do not fit the run's schema; or if `clients` is given with
+            data, or not given with a name.
         """
         if isinstance(client, str) != (clients is not None):
             raise InputError("`client` must be a ClientData; or the name of a silo, with all silos as `clients`")

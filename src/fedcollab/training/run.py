@@ -249,7 +249,13 @@ def train(
     if run_dir is not None:
         checkpoint = Checkpoint(Path(run_dir), settings, session.training, always=carrier.lasting)
         resumed = checkpoint.read(federation.left_out)
-        resumed = None if resumed is None else without_state(resumed, afresh)
+    if afresh:
+        if resumed is None:
+            raise InputError(
+                f"`afresh` (={list(afresh)!r}) is for a training that goes on; none is unfinished in `{run_dir}`"
+            )
+        resumed = without_state(resumed, afresh)
+    if run_dir is not None and checkpoint is not None:
         if resumed is None:
             checkpoint.done()  # another training's: its rounds are about to be overwritten
         history = _history(Path(run_dir), resumed)

@@ -122,6 +122,8 @@ def test_a_silo_that_lost_its_state_starts_afresh_on_request(clients: list[Clien
         train(silos, TYPES, "ditto", run_dir=tmp_path / "again", **options)
     with pytest.raises(InputError, match="afresh"):
         train(silos, TYPES, "ditto", run_dir=tmp_path / "run", afresh=["z"], **options)
+    with pytest.raises(InputError, match="none is unfinished in"):
+        train(silos, TYPES, "ditto", run_dir=tmp_path / "new", afresh=["a"], **options)
     result = train(silos, TYPES, "ditto", run_dir=tmp_path / "run", afresh=["a"], **options)
     assert result.failures == []
     np.testing.assert_array_equal(result.models["last"], calm.models["last"])
