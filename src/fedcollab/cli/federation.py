@@ -143,7 +143,8 @@ def _watch_status(opened: flower.FederationFolder, end: float | None, *, as_json
     as_json : bool
         Whether to print lines of JSON instead.
     """
-    asked, found, shown = 0.0, {}, ""
+    found: dict[str, Any] = {}
+    asked, shown = 0.0, ""
     while True:
         now = time.monotonic()
         if not found or now - asked >= SILOS_EVERY:

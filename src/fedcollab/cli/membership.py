@@ -18,7 +18,7 @@ from fedcollab.cli import options, sources
 from fedcollab.cli.inspecting import renew_check
 from fedcollab.cli.names import ClientName
 from fedcollab.data.read import read_client, read_clients, test_beside
-from fedcollab.errors import FedcollabWarning, InputError, unknown
+from fedcollab.errors import FedcollabWarning, InputError, Paused, unknown
 from fedcollab.progress import bar
 from fedcollab.runs import membership
 
@@ -303,11 +303,16 @@ def _open(run: Run, clients: list[ClientData]) -> Federation:
 
 def _changed(run: Run, federation: Federation) -> list[str]:
     """Return the clients whose data are not those that the run last saw."""
-    last = run.config().get("clients", {})
+    last, said = run.config().get("clients", {}), federation_of.describe_clients(federation)
+    silent = [name for name, reply in said.items() if reply["fingerprint"] is None]
+    if silent:
+        raise Paused(
+            f"{silent[0]!r} did not say whether its data changed: {federation.absent.get(silent[0], 'no answer')}"
+        )
     keys = ("fingerprint", "quantity", "label_counts")
     return [
         name
-        for name, reply in federation_of.describe_clients(federation).items()
+        for name, reply in said.items()
         if name in last and any(key in last[name] and last[name][key] != reply[key] for key in keys)
     ]
 
