@@ -29,6 +29,8 @@ Floats = NDArray[np.float64]
 FAR = 5.0
 #: to what share of the lengths of two columns a sum of their products is rounded, up to the next power of ten
 STEP = 2e-7
+#: powers of ten as they are written: NumPy's own may be off in the last digit, by processor
+POWERS = np.array([float(f"1e{power}") for power in range(309)])
 
 _known: WeakKeyDictionary[ClientData, tuple[int, ClientData]] = WeakKeyDictionary()
 
@@ -155,8 +157,10 @@ def rounded_sums(products: Floats, least: int) -> Floats:
     if least <= 1:
         return products
     lengths = np.sqrt(np.clip(np.diagonal(products, axis1=-2, axis2=-1), 0, None))
-    step = 10.0 ** np.ceil(np.log10(np.maximum(STEP * lengths[..., :, None] * lengths[..., None, :], 1e-300)))
-    found: Floats = np.round(products / step) * step
+    wanted = np.maximum(STEP * lengths[..., :, None] * lengths[..., None, :], 1e-300)
+    digits = -np.ceil(np.log10(wanted)).astype(np.int64)
+    up, down = POWERS[np.maximum(digits, 0)], POWERS[np.maximum(-digits, 0)]
+    found: Floats = np.round(products * up / down) / up * down
     return found
 
 
