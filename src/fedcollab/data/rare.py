@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcollab.data.client import ClientData, is_table
+from fedcollab.errors import InputError
 
 Floats = NDArray[np.float64]
 #: how many deviations a value may be from what most rows have, in a sum of products
@@ -134,6 +135,53 @@ def alike_in_sums(x: Floats, blocks: Sequence[Sequence[int]], codes: NDArray[np.
         if int(column) not in inside:
             x[:, column] = _alike(x[:, column], least)
     return x
+
+
+def alike_columns(x: Floats, least: int) -> Floats:
+    """Return rows of numbers whose sums can be told: as `alike_in_sums`, of numeric columns that stand for themselves.
+
+    Parameters
+    ----------
+    x : array
+        One row a sample, or the values of one column.
+    least : int
+        The fewest rows; 1 changes nothing.
+
+    Examples
+    --------
+    >>> alike_columns(np.array([0.0, 0.0, 0.0, 37.5]), 2).tolist()
+    [0.0, 0.0, 0.0, 0.0]
+    """
+    if x.ndim == 1:
+        return alike_columns(x[:, None], least)[:, 0]
+    return alike_in_sums(x, [], np.zeros((len(x), 0), dtype=np.int64), least)
+
+
+def squares_about(values: Floats, centre: Any) -> Floats:
+    """Return the sums of squared deviations from centres that a server chose, one for each column.
+
+    sum (v - c)^2 = sum (v - m)^2 + n (m - c)^2,      m the silo's own mean
+
+    The centre comes in after the sum. Were it taken from each value first, then what a far centre rounds away of each
+    value would be told, and many centres would tell how often each value is there.
+
+    Parameters
+    ----------
+    values : array
+        One row a sample, or the values of one column.
+    centre : array
+        One for each column.
+
+    Examples
+    --------
+    >>> float(squares_about(np.array([1.0, 2.0, 6.0]), 0.0))
+    41.0
+    """
+    mean = values.mean(axis=0)
+    if np.shape(centre) != np.shape(mean):
+        raise InputError(f"`mean` has shape {np.shape(centre)}; expected {np.shape(mean)}")
+    found: Floats = np.square(values - mean).sum(axis=0) + len(values) * np.square(mean - centre)
+    return found
 
 
 def rounded_sums(products: Floats, least: int) -> Floats:

@@ -29,6 +29,7 @@ from fedcollab.errors import InputError
 from fedcollab.files import write_bytes
 from fedcollab.wire.action import ACTIONS, SPENDS, Action, Step
 from fedcollab.wire.message import Message
+from fedcollab.wire.silo import Agreed
 
 Whole = Annotated[int, Meta(ge=0)]
 Above0 = Annotated[float, Meta(gt=0)]
@@ -145,6 +146,12 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             del fields["newcomer"]
         text = json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return hashlib.sha256(text.encode()).hexdigest()
+
+    @property
+    def agreed(self) -> Agreed:
+        """What a silo needs to know of the plan while it does what a message asks."""
+        masked = self.training is not None and self.training.secure_aggregation
+        return Agreed(self.digest, self.starts, masked, self.partners)
 
     def allowed(self, limits: Mapping[str, int]) -> dict[str, int]:
         """Return what may be spent: what the plan says, and no more than the silo's own limits."""

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from fedcollab.files import write_bytes
 from fedcollab.flower.remote import Asked
 from fedcollab.progress import duration, time_left
-from fedcollab.runs.run import command
+from fedcollab.runs.provenance import command
 
 if TYPE_CHECKING:
     from fedcollab.flower.grid import Exchange
