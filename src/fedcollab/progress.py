@@ -1,6 +1,7 @@
 """Progress of anything that takes more than two seconds: a bar with rate and remaining time on a terminal.
 
-A stage takes `progress`, a function of (done, total), and calls it as it goes; it does not know who listens.
+A stage takes `progress`, a function of (done, total), and calls it as it goes; it does not know who listens. Where
+there is no terminal, as in a service's log, a stage that takes long gets a line with the time left every half minute.
 """
 
 from __future__ import annotations
@@ -11,8 +12,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 Progress = Callable[[int, int], None]
+#: a function of (stage, done, total), with `total` 0 before the stage knows it
+Watcher = Callable[[str, int, int], None]
 #: seconds below which a step gets no line of its own
 LEAST = 0.05
+#: seconds between two lines where there is no terminal
+EVERY = 30.0
+
+_watchers: list[Watcher] = []
 
 
 def silent(done: int, total: int) -> None:
@@ -26,10 +33,64 @@ def silent(done: int, total: int) -> None:
 
 
 @contextmanager
-def bar(description: str, *, quiet: bool = False) -> Iterator[Progress]:
-    """Show progress on standard error: a bar on a terminal, elsewhere one line at the end, nothing if `quiet`.
+def watched(watcher: Watcher) -> Iterator[None]:
+    """Have a function told about every stage within the block, whether or not its progress is shown.
 
-    What took no time, such as a result that was read back, gets no line.
+    Parameters
+    ----------
+    watcher : callable
+        A function of (stage, done, total).
+    """
+    _watchers.append(watcher)
+    try:
+        yield
+    finally:
+        _watchers.remove(watcher)
+
+
+def duration(seconds: float) -> str:
+    """Return a time span in words.
+
+    Examples
+    --------
+    >>> duration(9), duration(89), duration(3700)
+    ('9 s', '1 min 29 s', '1 h 1 min')
+    """
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"
+
+
+def time_left(done: int, total: int, took: float) -> str:
+    """Return in words how far a stage is, and how long the rest takes if it goes on like this.
+
+    Parameters
+    ----------
+    done, total : int
+        How many steps are done, and how many there are.
+    took : float
+        Seconds since the stage began.
+
+    Examples
+    --------
+    >>> time_left(12, 50, 60.0)
+    '12 of 50, about 3 min 10 s left'
+    """
+    if done <= 0 or total <= 0:
+        return f"{done} of {total}" if total > 0 else "begun"
+    return f"{done} of {total}, about {duration(max(0.0, took / done * (total - done)))} left"
+
+
+@contextmanager
+def bar(description: str, *, quiet: bool = False) -> Iterator[Progress]:
+    """Show progress on standard error: a bar on a terminal, elsewhere lines, nothing if `quiet`.
+
+    Elsewhere there is one line at the end, and before that one every half minute. What took no time, such as a result
+    that was read back, gets no line.
 
     Parameters
     ----------
@@ -43,12 +104,35 @@ def bar(description: str, *, quiet: bool = False) -> Iterator[Progress]:
     callable
         A function of (done, total) that updates the bar.
     """
+    for watcher in _watchers:
+        watcher(description, 0, 0)
+    with _shown(description, quiet) as show:
+
+        def progress(done: int, total: int) -> None:
+            show(done, total)
+            for watcher in _watchers:
+                watcher(description, done, total)
+
+        yield progress if _watchers else show
+
+
+@contextmanager
+def _shown(description: str, quiet: bool) -> Iterator[Progress]:
+    """Yield what shows the progress of a stage."""
     if quiet:
         yield silent
         return
     if not sys.stderr.isatty():
-        started = time.perf_counter()
-        yield silent
+        started = last = time.perf_counter()
+
+        def line(done: int, total: int) -> None:
+            nonlocal last
+            now = time.perf_counter()
+            if now - last >= EVERY:
+                last = now
+                print(f"{description}: {time_left(done, total, now - started)}", file=sys.stderr, flush=True)
+
+        yield line
         took = time.perf_counter() - started
         if took >= LEAST:
             print(f"{description}: {took:.1f} s", file=sys.stderr)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +13,10 @@ import click
 
 from fedcollab import flower
 from fedcollab.cli import options
+from fedcollab.errors import InputError
+
+#: seconds between two looks: at who is connected, and at what commands are doing
+SILOS_EVERY, STAGES_EVERY = 30.0, 1.0
 
 LATER = {"demo": "fedcollab.cli.federation_demo:demo", "plan": "fedcollab.cli.federation_plan:plan"}
 _folder = click.argument("folder", type=click.Path(path_type=Path))
@@ -94,17 +102,76 @@ def start(folder: Path, as_json: bool) -> None:
     _print({"running": True, "address": address}, lines, as_json)
 
 
-@federation.command(epilog="Example:  fedcollab federation status hospitals --json")
+@federation.command(
+    epilog="""\b
+Examples:
+  fedcollab federation status hospitals --json
+  fedcollab federation status hospitals --watch"""
+)
 @_folder
+@click.option("--watch", is_flag=True, help="Go on showing it, until Ctrl-C: silos, stage, round, who is late.")
+@click.option("--seconds", type=float, help="Of --watch: for how long.  [default: until Ctrl-C]")
 @_json
-def status(folder: Path, as_json: bool) -> None:
-    """Show whether it runs, and which silos are connected."""
-    found = flower.FederationFolder.read(folder).status()
+def status(folder: Path, watch: bool, seconds: float | None, as_json: bool) -> None:
+    """Show whether it runs, which silos are connected, and what commands are doing with them.
+
+    With --watch and --json it prints one line of JSON whenever something has changed.
+    """
+    if seconds is not None and not watch:
+        raise InputError(f"`--seconds` (={seconds:g}) goes with --watch")
+    opened = flower.FederationFolder.read(folder)
+    if not watch:
+        found = {**opened.status(), "stages": flower.current_stages(opened.folder)}
+        _print(found, _status_lines(found), as_json)
+        return
+    end = None if seconds is None else time.monotonic() + seconds
+    with contextlib.suppress(KeyboardInterrupt):
+        _watch_status(opened, end, as_json=as_json)
+
+
+def _watch_status(opened: flower.FederationFolder, end: float | None, *, as_json: bool) -> None:
+    """Show what a federation is doing until a point in time.
+
+    Asking the SuperLink for its silos starts a program, so that is done seldom; what commands note is a small file.
+
+    Parameters
+    ----------
+    opened : FederationFolder
+        The federation.
+    end : float or None
+        When to stop, in seconds of `time.monotonic`; None: never.
+    as_json : bool
+        Whether to print lines of JSON instead.
+    """
+    found: dict[str, Any] = {}
+    asked, shown = 0.0, ""
+    while True:
+        now = time.monotonic()
+        if not found or now - asked >= SILOS_EVERY:
+            found, asked = opened.status(), time.monotonic()
+        current = {**found, "stages": flower.current_stages(opened.folder)}
+        told = json.dumps(current)
+        if sys.stdout.isatty() and not as_json:
+            click.clear()
+            click.echo("\n".join(_status_lines(current)))
+        elif told != shown:
+            click.echo(told if as_json else "\n".join([*_status_lines(current), ""]))
+        shown = told
+        if end is not None and time.monotonic() >= end:
+            return
+        time.sleep(STAGES_EVERY)
+
+
+def _status_lines(found: dict[str, Any]) -> list[str]:
+    """Return the state of a federation in words."""
     secure = "TLS, authenticated silos" if found["secure"] else "INSECURE"
     lines = [f"{found['name']}  {found['address']}  {secure}  {'running' if found['running'] else 'stopped'}"]
-    lines += [f"  {name:<20} {state}" for name, state in sorted(found["silos"].items())]
-    lines += found["warnings"]
-    _print(found, lines, as_json)
+    late = {name for note in found["stages"] for name in note["waiting"]}
+    for name, state in sorted(found["silos"].items()):
+        lines.append(f"  {name:<20} {state}{'  has not answered yet' * (name in late)}")
+    for note in found["stages"]:
+        lines += flower.stage_lines(note, time.time())
+    return [*lines, *found["warnings"]]
 
 
 @federation.command(epilog="Example:  fedcollab federation stop hospitals")

@@ -9,17 +9,20 @@ import click
 
 from fedcollab import flower, training
 from fedcollab.cli import options
-from fedcollab.silo.plans import METHODS, Training
+from fedcollab.errors import InputError
+from fedcollab.silo.plans import METHODS, Plan, Training
 
 
 @click.command(
     epilog="""\b
 Examples:
   fedcollab federation plan hospitals look -o look.json
-  fedcollab federation plan hospitals train --model logistic --rounds 50 --coalitions runs/h -o train.json"""
+  fedcollab federation plan hospitals train --model logistic --rounds 50 --coalitions runs/h -o train.json
+  fedcollab federation plan hospitals join --run runs/h --client coast -o join.json
+  fedcollab federation plan hospitals check --run runs/h --apply -o check.json"""
 )
 @click.argument("folder", type=click.Path(path_type=Path))
-@click.argument("kind", type=click.Choice(["look", "train"]))
+@click.argument("kind", type=click.Choice(["look", "train", "join", "check"]))
 @click.option("--study", help="The study's name; its plans share it.  [default: the federation's name]")
 @click.option("--purpose", default="", help="What the study is for, in words for the silos' administrators.")
 @click.option(
@@ -46,6 +49,11 @@ Examples:
 @click.option("--alone", is_flag=True, help="Each silo also trains alone, for comparison.")
 @click.option("--secure-aggregation", is_flag=True, help="Updates must be masked.")
 @click.option("--start", "starts", multiple=True, help="SHA-256 of weights that training may start from.")
+@click.option(
+    "--run", "run_dir", type=click.Path(path_type=Path), help="Of a join or a check: the run, which says all the rest."
+)
+@click.option("--client", help="Of a join: the silo that joins.")
+@click.option("--apply", "do", is_flag=True, help="Of a check: coalitions may train on (`fedcollab check --apply`).")
 @options.out("The plan's file.", required=True)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output, for programs.")
 def plan(
@@ -60,6 +68,9 @@ def plan(
     alone: bool,
     secure_aggregation: bool,
     starts: tuple[str, ...],
+    run_dir: Path | None,
+    client: str | None,
+    do: bool,
     out: Path,
     as_json: bool,
     **how: Any,
@@ -67,7 +78,20 @@ def plan(
     """Write a plan: a `look` at the data and distances, or how to `train`. Silos review and approve it.
 
     A look with candidates, and a train plan, say how models are trained: as in `fedcollab train`, by the same options.
+    When a silo comes, or data change, a `join` or a `check` says what `fedcollab join` and `check` will ask; how models
+    are trained, and from which, it reads off the run.
     """
+    _check_options(kind)
+    if kind in ("join", "check"):
+        federation = flower.FederationFolder.read(folder)
+        if run_dir is None or (kind == "join" and client is None):
+            raise InputError(f"a {kind} plan needs --run RUN_DIR{' and --client NAME' * (kind == 'join')}")
+        if kind == "join" and client is not None:
+            made = flower.plan_join(federation, run_dir, client, study=study, purpose=purpose)
+        else:
+            made = flower.plan_check(federation, run_dir, apply=do, study=study, purpose=purpose)
+        _save(made, out, as_json)
+        return
     trained = _training(kind, algorithm, secure_aggregation, how) if kind == "train" or candidates else None
     groups = options.open_collaboration(coalitions).coalitions if coalitions is not None else []
     made = flower.make_plan(
@@ -82,6 +106,11 @@ def plan(
         alone=alone,
         purpose=purpose,
     )
+    _save(made, out, as_json)
+
+
+def _save(made: Plan, out: Path, as_json: bool) -> None:
+    """Write a plan, and print what the silos do with it."""
     made.save(out)
     if as_json:
         options.print_json({"plan": made.digest, "file": str(out), "budget": made.budget})
@@ -89,6 +118,21 @@ def plan(
     click.echo(f"Plan {made.digest[:12]} ({made.kind} of {made.study!r}) is in {out}. Send it to the silos; each runs:")
     click.echo(f"  fedcollab silo review {out.name}")
     click.echo(f"  fedcollab silo approve {out.name}")
+
+
+def _check_options(kind: str) -> None:
+    """Refuse options that belong to another kind of plan than was asked for."""
+    context = click.get_current_context()
+    typed = {
+        name for name in context.params if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+    }
+    every = {"folder", "kind", "study", "purpose", "out", "as_json"}
+    change = {"join": {"run_dir", "client"}, "check": {"run_dir", "do"}}
+    wrong = typed - every - change[kind] if kind in change else typed & {"run_dir", "client", "do"}
+    if wrong:
+        named = {each.name: each.opts[0] for each in context.command.params}
+        known = "; how models are trained is the run's" if kind in change else ""
+        raise InputError(f"`{named[min(wrong)]}` does not belong to a {kind} plan{known}")
 
 
 def _training(kind: str, algorithm: str, masked: bool, how: dict[str, Any]) -> Training:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from shlex import quote
@@ -19,6 +19,7 @@ from fedcollab.errors import FedcollabWarning, InputError, Paused
 
 if TYPE_CHECKING:
     from fedcollab.data import ClientData, OwnData
+    from fedcollab.federation import Federation
     from fedcollab.inspection import Inspection
     from fedcollab.wire import Runtime
 
@@ -163,6 +164,28 @@ def keep_check(found: Inspection | None, folder: Path) -> None:
     known = inspection.read_beside(folder)
     if known is None or (known.findings, known.profiles) != (found.findings, found.profiles):
         found.save(folder / inspection.FILE)
+
+
+def renew_check(federation: Federation, folder: Path, names: Iterable[str]) -> None:
+    """Ask clients that are new or changed what their columns are like, so that `explain` can name what differs.
+
+    Parameters
+    ----------
+    federation : Federation
+        The clients.
+    folder : Path
+        The run directory; one without a data check stays without.
+    names : iterable of str
+        The clients to ask.
+    """
+    known, asked = inspection.read_beside(folder), sorted(names)
+    if known is None or not asked:
+        return
+    try:
+        inspection.renewed(known, federation, asked).save(folder / inspection.FILE)
+    except Paused as error:
+        text = f"`explain` will not name the columns in which {', '.join(asked)} differs: {error}"
+        warnings.warn(text, FedcollabWarning, stacklevel=2)
 
 
 def in_one_line(found: Inspection) -> str:

@@ -156,6 +156,12 @@ measuring = several(
         help="Samples that a number leaving a client is made of, at the least; clients may insist on more.",
     ),
     click.option(
+        "--folds",
+        type=int,
+        help="Parts into which each client's samples are cut for the distances; fewer where clients have few samples.  "
+        "[default: the method's, mostly 5]",
+    ),
+    click.option(
         "--label-counts",
         type=Name(LABEL_COUNTS, open_ended=True),
         help="How clients got their label counts: drawn (by chance) or set (dealt out exactly).  [default: auto]",
@@ -505,7 +511,7 @@ def take_measuring(settings: dict[str, Any]) -> dict[str, Any]:
     epsilon, delta = settings.pop("privacy_epsilon"), settings.pop("privacy_delta")
     if delta is not None and epsilon is None:
         raise InputError(f"`--privacy-delta` (={delta}) goes with --privacy-epsilon, which was not given")
-    given = {key: settings.pop(key) for key in ("min_samples", "label_counts")}
+    given = {key: settings.pop(key) for key in ("min_samples", "folds", "label_counts")}
     taken: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
     if epsilon is not None:
         taken["privacy"] = {"epsilon": epsilon, **({} if delta is None else {"delta": delta})}

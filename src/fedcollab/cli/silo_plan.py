@@ -29,7 +29,13 @@ def review(plan: Path, config: Path, as_json: bool) -> None:
     """Show a plan in plain words: what each step reveals, and what earlier plans have revealed. Approves nothing."""
     silo = flower.SiloConfig.read(config)
     wanted, limits = planning.Plan.load(plan), flower.silo_limits(silo)
-    lines = words.review(wanted, limits, Audit(silo.state / FILE).entries(), flower.approved_plans(silo))
+    lines = words.review(
+        wanted,
+        limits,
+        Audit(silo.state / FILE).entries(),
+        flower.approved_plans(silo),
+        own=flower.own_starts(silo),
+    )
     if as_json:
         options.print_json({"plan": wanted.digest, "kind": wanted.kind, "words": lines})
         return

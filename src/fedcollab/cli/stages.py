@@ -16,7 +16,7 @@ from fedcollab import report as report_of
 from fedcollab.cli import options, sources
 from fedcollab.cli.inspecting import begin_with_check, keep_check
 from fedcollab.coalitions.inputs import read_C
-from fedcollab.errors import choose, number
+from fedcollab.errors import InputError, choose, number
 from fedcollab.files import check_target
 from fedcollab.progress import bar
 from fedcollab.training import defaults
@@ -144,6 +144,8 @@ def estimate(
     Clients that do not answer are left unobserved; with --resume, later, their pairs alone are measured.
     """
     out = check_target(files.inside(out, "distances.json"))
+    if resume and not out.is_file():
+        raise InputError(f"`--resume` completes a file, and `{out}` does not exist; leave --resume out to begin")
     measuring, how = options.take_measuring(settings), options.take_reading(settings)
     with options.open_source(scenario, clients, label, drop, on, journal=out.parent, how=how) as (found, brought):
         settings = with_defaults(settings, brought)
@@ -198,6 +200,14 @@ Examples:
 @options.training
 @click.option("--test-share", default=0.2, show_default=True, help="Hold-out share of clients without a test split.")
 @click.option("--seed", default=0, show_default=True, help="Everything random is derived from it.")
+@click.option(
+    "--afresh",
+    multiple=True,
+    metavar="NAME",
+    help="Of a training that goes on: a client that lost what it kept of it, and starts anew; repeatable.",
+)
+@click.option("--tensorboard", type=click.Path(path_type=Path), metavar="FOLDER", help="Stream metrics to TensorBoard.")
+@click.option("--mlflow", metavar="EXPERIMENT", help="Stream metrics to this experiment of MLflow.")
 @options.out("Folder for result, metrics and models; or a run directory.", required=True)
 @options.output
 def train(
@@ -207,16 +217,23 @@ def train(
     drop: tuple[str, ...],
     on: Path | None,
     coalitions: str,
+    tensorboard: Path | None,
+    mlflow: str | None,
     out: Path,
     as_json: bool,
     quiet: bool,
     **settings: Any,
 ) -> None:
-    """Train a federated algorithm inside each coalition; models are saved as safetensors."""
+    """Train a federated algorithm inside each coalition; models are saved as safetensors.
+
+    training.jsonl in the folder grows as it goes, one line for each round and client, wherever the clients are.
+    """
+    callbacks: list[Any] = [] if tensorboard is None else [training.TensorBoard(tensorboard)]
+    callbacks += [] if mlflow is None else [training.MLflow(mlflow)]
     own = {"options": options.take_pairs(settings, "algorithm_option")}
     own["model_options"] = options.take_pairs(settings, "model_option")
     training.make_algorithm(settings["algorithm"] or defaults.ALGORITHM, own["options"])  # refused before all else
-    settings["keep"] = list(settings["keep"]) or None
+    settings["keep"], afresh = list(settings["keep"]) or None, settings.pop("afresh")
     ends = ("local", "global")
     groups: Any = coalitions if coalitions in ends else options.open_coalitions(Path(coalitions))
     if hasattr(groups, "plan") and (settings["algorithm"] or settings["keep"]):
@@ -224,6 +241,8 @@ def train(
     members = groups if coalitions in ends or isinstance(groups, list) else groups.coalitions
     names = None if coalitions in ends else [str(name) for group in members for name in group]
     how = options.take_reading(settings)
+    if how.get("trust"):
+        raise InputError("`--trust` is for the data check, which `train` does not do: inspect, run, estimate, advise")
     if runs.Run(out).has("distances.json"):
         out = out / "training" / (coalitions if coalitions in ends else "coalitions")
     options.hold(runs.Run(out))
@@ -237,7 +256,8 @@ def train(
         with bar("training", quiet=quiet or as_json) as progress:
             settings |= {key: value for key, value in own.items() if value}
             made = {"settings": settings, "inputs": {"coalitions": members}}
-            result = training.train(present, groups, run_dir=out, progress=progress, made=made, **settings)
+            again = {"callbacks": callbacks, "afresh": afresh}
+            result = training.train(present, groups, run_dir=out, progress=progress, made=made, **again, **settings)
         judgement = compared_in_run(out, present)
     if as_json:
         options.print_json(options.read_json(out / "training.json"))

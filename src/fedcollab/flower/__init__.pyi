@@ -1,9 +1,14 @@
 from . import processes as processes
 from .coalition import CoalitionGrid as CoalitionGrid
+from .coordinator.change_plans import plan_check as plan_check
+from .coordinator.change_plans import plan_join as plan_join
 from .coordinator.folder import FederationFolder as FederationFolder
 from .coordinator.planning import make_plan as make_plan
+from .coordinator.planning import partners_of as partners_of
 from .coordinator.relay import connect as connect
 from .coordinator.relay import connect_federation as connect_federation
+from .coordinator.stage_note import current_stages as current_stages
+from .coordinator.stage_note import stage_lines as stage_lines
 from .grid import Flower as Flower
 from .keys import renew_silo_key as renew_silo_key
 from .silo.approvals import approve_plan as approve_plan
@@ -15,6 +20,7 @@ from .silo.config import init_silo as init_silo
 from .silo.config import own_data as own_data
 from .silo.config import renewal_warnings as renewal_warnings
 from .silo.model import own_model as own_model
+from .silo.model import own_starts as own_starts
 from .silo.serving import silo_guard as silo_guard
 from .silo.serving import silo_limits as silo_limits
 from .silo.supernode import start_silo as start_silo

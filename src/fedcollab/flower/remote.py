@@ -38,6 +38,24 @@ class Found(NamedTuple):
     refused: list[str]
 
 
+class Asked(NamedTuple):
+    """What silos are asked at the moment.
+
+    Attributes
+    ----------
+    action : str
+        The name of the action; of several, those of all.
+    round : int or None
+        The number of the round, for actions that count rounds.
+    names : list of str
+        The silos.
+    """
+
+    action: str
+    round: int | None
+    names: list[str]
+
+
 @dataclass(frozen=True)
 class Returned:
     """What came back from one call, by name of the silo.
@@ -88,6 +106,8 @@ class RemoteRuntime(Runtime):
 
     few_rounds = models_stay = lasting = True
     messages = bytes_on_wire = 0
+    #: what silos are asked at the moment, or were asked last
+    asked: Asked | None = None
 
     def __init__(
         self, names: Iterable[str] | None, found: Found, patience: float, policy: Policy, journal: Path | None = None
@@ -114,6 +134,8 @@ class RemoteRuntime(Runtime):
         names = sorted({name for _, messages in calls for name in messages})
         wanted = {name: [k for k, (_, messages) in enumerate(calls) if name in messages] for name in names}
         sent = {name: join_parts([(calls[k][0].name, pack(calls[k][1][name])) for k in wanted[name]]) for name in names}
+        actions = ", ".join(dict.fromkeys(action.name for action, _ in calls))
+        self.asked = Asked(actions, _round(message for _, messages in calls for message in messages.values()), names)
         returned = self._exchange(BUNDLE, sent)
         self.absent = returned.silent
         self.messages += len(sent)
@@ -128,11 +150,17 @@ class RemoteRuntime(Runtime):
     def _call(self, action: Action, messages: dict[str, Message]) -> dict[str, Message]:
         """Carry the messages of one call, and count them."""
         sent = {name: pack(message) for name, message in messages.items()}
+        self.asked = Asked(action.name, _round(messages.values()), sorted(sent))
         returned = self._exchange(action.name, sent)
         self.absent = returned.silent
         self.messages += len(sent)
         self.bytes_on_wire += sum(map(len, [*sent.values(), *returned.contents.values()]))
         return returned.messages()
+
+
+def _round(messages: Iterable[Message]) -> int | None:
+    """Return the round that messages belong to, if they say it."""
+    return next((int(message["round"]) for message in messages if "round" in message), None)
 
 
 def _parts(returned: Returned, name: str, count: int) -> list[Message | None]:

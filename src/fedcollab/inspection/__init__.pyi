@@ -1,4 +1,5 @@
 from .check import inspect as inspect
+from .check import renewed as renewed
 from .differences import Difference as Difference
 from .result import FILE as FILE
 from .result import Finding as Finding

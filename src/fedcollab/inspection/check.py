@@ -94,3 +94,30 @@ def inspect(
     ]
     profiles = {name: {key: reply[key] for key in KEPT} for name, reply in replies.items()}
     return Inspection(ordered(settled), tuple(replies), profiles)
+
+
+def renewed(known: Inspection, federation: Federation, names: Iterable[str]) -> Inspection:
+    """Return an inspection in which some clients' profiles are as they are now; findings stay those of the day.
+
+    Parameters
+    ----------
+    known : Inspection
+        What was found when the run began.
+    federation : Federation
+        The clients; those that are not among `names` are asked nothing.
+    names : iterable of str
+        Clients that are new, or whose data changed.
+
+    Returns
+    -------
+    Inspection
+        With the columns' counts and moments of these clients, for `differences`.
+
+    Raises
+    ------
+    Paused
+        If none of them answered.
+    """
+    fresh = inspect(federation.part(names))
+    everyone = dict.fromkeys((*known.names, *fresh.names))
+    return replace(known, names=tuple(sorted(everyone)), profiles={**known.profiles, **fresh.profiles})

@@ -16,7 +16,7 @@ from fedcollab.coalitions import Collaboration, CPath, as_collaboration
 from fedcollab.data.client import ClientData
 from fedcollab.distances import Distances
 from fedcollab.errors import InputError
-from fedcollab.federation import Federation, with_client
+from fedcollab.federation import Clients, Federation, federate, with_client
 from fedcollab.progress import Progress, bar
 from fedcollab.runs import membership
 from fedcollab.runs.comparing import keep_comparison
@@ -227,8 +227,9 @@ class Fitted:
 
     def join(
         self,
-        client: ClientData,
+        client: ClientData | str,
         *,
+        clients: Clients | None = None,
         trained: training.TrainingResult | None = None,
         retrain: bool = False,
         rounds: int | None = None,
@@ -237,8 +238,10 @@ class Fitted:
 
         Parameters
         ----------
-        client : ClientData
-            The newcomer.
+        client : ClientData or str
+            The newcomer; of a real federation, the name of its silo.
+        clients : Runtime, optional
+            In a real federation, all silos of the run and the newcomer's, as `connect_federation` gives them.
         trained : TrainingResult, optional
             The result to train on from; without it, that of the run directory; without either, nothing is trained.
         retrain : bool
@@ -254,8 +257,12 @@ class Fitted:
         Raises
         ------
         InputError
-            If the client is in the run already, or its data do not fit the run's schema.
+            If the client is in the run already, or its data do not fit the run's schema; or if `clients` is given with
+            data, or not given with a name.
         """
+        if isinstance(client, str) != (clients is not None):
+            raise InputError("`client` must be a ClientData; or the name of a silo, with all silos as `clients`")
+        name = client if isinstance(client, str) else client.name
         run = self.settings.run
         results = {} if run is None else {way: kept for way, kept in run.results().items() if way != "global"}
         if trained is not None:
@@ -263,10 +270,14 @@ class Fitted:
         advice = self.__dict__.get("advice") or (None if run is None else run.advice())
         fit = None if advice is None else advice.bound
         before = membership.State(self.distances, self.collaboration, results, fit)
-        federation = with_client(self.federation, client)
-        with self._bar(f"training with {client.name}") as progress:
+        if isinstance(client, str):
+            assert clients is not None
+            federation = federate(clients, schema=self.federation.schema)
+        else:
+            federation = with_client(self.federation, client)
+        with self._bar(f"training with {name}") as progress:
             how = membership.Training(scratch=retrain, rounds=rounds, progress=progress)
-            joining = membership.join(before, federation, client.name, seed=self.settings.seed, training=how)
+            joining = membership.join(before, federation, name, seed=self.settings.seed, training=how)
         if run is not None:
             membership.keep_joining(run, before, joining, federation)
         fitted = replace(

@@ -1,8 +1,11 @@
 """Plans: what a coordinator says it will ask, so that a silo's administrator can agree to that and to nothing else.
 
-A study has two. `look` comes first: data check, schema, distances by the methods that it names, advice with so many
-candidates. `train` comes when the partners have seen the report: one model, one algorithm, batch size, step size,
-rounds, and the partners by their keys. Both have a budget. A plan is a JSON file; its digest is its name:
+A study begins with two. `look` comes first: data check, schema, distances by the methods that it names, advice with so
+many candidates. `train` comes when the partners have seen the report: one model, one algorithm, batch size, step size,
+rounds, and the partners by their keys. When clients come or change there are two more: `join` lets one named newcomer
+be compared with each partner, and one coalition train on with it from the model that it has; `check` lets the distances
+of silos whose data changed be measured again and, where it says how, the coalitions train on. Every plan has a budget.
+A plan is a JSON file; its digest is its name:
 
     digest = SHA-256 of the plan's fields as JSON, keys in order, without spaces
 
@@ -46,9 +49,13 @@ UPDATES = ("cross-", "published-")
 STEPS = {
     "look": (Step.CHECK, Step.SCHEMA, Step.DISTANCES, Step.ADVICE, Step.ROUNDS),
     "train": (Step.SCHEMA, Step.ROUNDS, Step.TRAINING, Step.TESTING),
+    "join": (Step.CHECK, Step.SCHEMA, Step.DISTANCES, Step.ROUNDS, Step.TRAINING, Step.TESTING),
+    "check": (Step.SCHEMA, Step.DISTANCES, Step.ROUNDS, Step.TRAINING, Step.TESTING),
 }
 #: the steps that a look with candidates has
 CANDIDATES = (Step.ADVICE, Step.ROUNDS)
+#: the steps that a plan has only if it says how models are trained
+TRAINS = (Step.ROUNDS, Step.TRAINING, Step.TESTING)
 
 
 class Training(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -95,29 +102,31 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     study : str
         The name of the study; its plans share it.
     kind : str
-        "look" or "train".
+        "look", "train", "join" or "check".
     partners : dict of str to str
         The silos that take part: name and fingerprint of the public key (empty in an insecure federation).
     budget : dict of str to int
         What may be spent, by the keys of `wire.action.SPENDS`.
     methods : tuple of str
-        The distance methods of a look.
+        The distance methods of a look, a join or a check.
     candidates : int
         How many candidates the advice may train on folds; 0: none.
     training : Training or None
-        How a train plan trains; in a look, how candidates are trained, whatever their algorithm.
+        How a plan trains; in a look, how candidates are trained, whatever their algorithm.
     coalitions : tuple of tuple of str
-        Who trains with whom, in a train plan; empty: any of the partners.
+        Who trains with whom, in a plan that trains; empty: any of the partners.
     starts : tuple of str
         SHA-256 of weights that training may start from, beside those drawn from its seed.
     comparison_alone : bool
-        Whether the silo may also train alone, for comparison.
+        Whether the silo may also train alone, for comparison; in a join plan, whether the newcomer may.
     purpose : str
         What the study is for, in the coordinator's words.
+    newcomer : str
+        In a join plan, the silo that joins: every coalition that trains has it as a member.
     """
 
     study: Annotated[str, Meta(min_length=1, max_length=200)]
-    kind: Literal["look", "train"]
+    kind: Literal["look", "train", "join", "check"]
     partners: dict[str, str]
     budget: dict[str, Whole]
     methods: tuple[str, ...] = ()
@@ -127,11 +136,15 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     starts: tuple[str, ...] = ()
     comparison_alone: bool = False
     purpose: Annotated[str, Meta(max_length=2000)] = ""
+    newcomer: str = ""
 
     @property
     def digest(self) -> str:
         """The plan's digest, which is its name in the log."""
-        text = json.dumps(msgspec.to_builtins(self), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        fields = msgspec.to_builtins(self)
+        if not self.newcomer:  # plans that were approved before there were newcomers keep their digest
+            del fields["newcomer"]
+        text = json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return hashlib.sha256(text.encode()).hexdigest()
 
     @property
@@ -167,12 +180,16 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """
         if action.step not in STEPS[self.kind]:
             return f"the plan ({self.kind}) has no {action.step.value}"
+        if action.step is Step.CHECK and self.newcomer not in ("", name):
+            return f"the plan has a data check of {self.newcomer!r} alone"
         if action.step is Step.DISTANCES:
             begins = [METHODS[method] for method in self.methods if METHODS[method]]
             if not action.name.startswith(tuple(begins)) or not begins:
                 return f"the plan's distance methods are {', '.join(self.methods) or 'none'}"
         if action.step in CANDIDATES and self.kind == "look" and not self.candidates:
             return "the plan has no candidates to train"
+        if action.step in TRAINS and self.training is None:
+            return "the plan trains no model"
         if "setting" in message:
             return self._training_objection(message, name) or self._masks_objection(action, message, name)
         return self._coalition_objection(message, name) if "coalition" in message else None
@@ -213,7 +230,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             "optimiser": wanted.optimizer,
         }
         alone = found["algorithm"] == "local" and self.comparison_alone
-        if self.kind == "train" and not alone:  # candidates of a look differ in who trains with whom, and how
+        if self.kind != "look" and not alone:  # candidates of a look differ in who trains with whom, and how
             expected["algorithm"] = wanted.algorithm
             if wanted.options is not None:
                 expected["algorithm options"] = wanted.options
@@ -230,11 +247,13 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def _coalition_objection(self, message: Message, name: str) -> str | None:
         members = set(message.get("coalition", [name]))
+        if self.kind == "join" and self.newcomer not in members:
+            return f"the plan trains no coalition without {self.newcomer!r}"
         if members == {name}:
             return None if self.comparison_alone or "coalition" not in message else "the plan trains nobody alone"
         if not members <= set(self.partners):
             return f"the plan has no partner {sorted(members - set(self.partners))[0][:40]!r}"
-        if self.coalitions and self.kind == "train" and not any(members <= set(group) for group in self.coalitions):
+        if self.coalitions and self.kind != "look" and not any(members <= set(group) for group in self.coalitions):
             return "the plan has other coalitions"
         return None
 
@@ -315,6 +334,8 @@ def read_plan(content: Any) -> Plan:
             raise ValueError(f"unknown budget {kind!r}; expected {', '.join(SPENDS)}")
     if plan.kind == "train" and plan.training is None:
         raise ValueError("a train plan must say how it trains (`training`)")
+    if (plan.kind == "join") != bool(plan.newcomer) or (plan.newcomer and plan.newcomer not in plan.partners):
+        raise ValueError("a join plan, and no other, must name one of the partners as the `newcomer`")
     return plan
 
 
@@ -350,6 +371,8 @@ def actions_of(plan: Plan) -> list[Action]:
         if action.step is Step.DISTANCES and not (begins and action.name.startswith(begins)):
             continue
         if action.step in CANDIDATES and plan.kind == "look" and not plan.candidates:
+            continue
+        if action.step in TRAINS and plan.training is None:
             continue
         found.append(action)
     return sorted(found, key=lambda action: (steps.index(action.step), action.name))

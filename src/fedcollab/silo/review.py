@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from fedcollab.silo.plans import METHODS, UPDATES, Approved, Plan, actions_of, total_cost
@@ -21,7 +21,14 @@ REVEALS = {
 }
 
 
-def review(plan: Plan, limits: Limits, entries: Sequence[Mapping[str, Any]], approved: Sequence[Approved]) -> list[str]:
+def review(
+    plan: Plan,
+    limits: Limits,
+    entries: Sequence[Mapping[str, Any]],
+    approved: Sequence[Approved],
+    *,
+    own: Collection[str] = (),
+) -> list[str]:
     """Return a plan in plain words, line by line.
 
     Parameters
@@ -34,6 +41,8 @@ def review(plan: Plan, limits: Limits, entries: Sequence[Mapping[str, Any]], app
         The silo's log.
     approved : sequence of Approved
         The plans that the silo has approved so far.
+    own : collection of str, optional
+        SHA-256 of the models that this silo has from earlier trainings.
 
     Returns
     -------
@@ -42,6 +51,7 @@ def review(plan: Plan, limits: Limits, entries: Sequence[Mapping[str, Any]], app
     """
     lines = [f"Plan {plan.digest[:12]}: {plan.kind} in the study {plan.study!r}."]
     lines += [f"Purpose: {plan.purpose}"] * bool(plan.purpose)
+    lines += _about_change(plan)
     partners = ", ".join(f"{name} ({key[:16] or 'no key'})" for name, key in sorted(plan.partners.items()))
     lines += [f"Partners, with the beginning of their keys' fingerprints: {partners}.", "", "What it may ask for:"]
     for action in actions_of(plan):
@@ -50,7 +60,7 @@ def review(plan: Plan, limits: Limits, entries: Sequence[Mapping[str, Any]], app
         lines.append(f"The advice may train {plan.candidates} candidate(s); who trains with whom, and how, is open.")
     if not limits.require_plan:
         lines.append("This silo requires no plan: it also answers what is in none, with a budget for each day.")
-    lines += ["", *_about_training(plan), "Its budget, and what this silo's limits leave of it:"]
+    lines += ["", *_about_training(plan, own), "Its budget, and what this silo's limits leave of it:"]
     allowed = plan.allowed(limits.budget)
     lines += [f"  {allowed[kind]} {words} (asked: {plan.budget.get(kind, 0)})" for kind, words in SPENDS.items()]
     lines += _about_limits(plan, limits)
@@ -94,7 +104,24 @@ def _about_limits(plan: Plan, limits: Limits) -> list[str]:
     return lines
 
 
-def _about_training(plan: Plan) -> list[str]:
+def _about_change(plan: Plan) -> list[str]:
+    """Return what happens when a client joins, or when data changed, in words."""
+    methods = ", ".join(plan.methods)
+    if plan.kind == "join":
+        return [
+            f"{plan.newcomer} joins. It is compared with each partner ({methods}), no two partners with each other. "
+            f"Then {plan.newcomer} trains with one of the coalitions below, on from the model that these have; the "
+            "other coalitions are not asked to train."
+        ]
+    if plan.kind == "check":
+        changed = f"Each silo says by a checksum whether its data changed; only those are compared again ({methods})."
+        follows = "Nothing is trained." if plan.training is None else "Then coalitions that changed may train on."
+        return [f"{changed} {follows}"]
+    return []
+
+
+def _about_training(plan: Plan, own: Collection[str]) -> list[str]:
+    """Return how a plan trains, and from which models, in words."""
     training = plan.training
     if training is None:
         return []
@@ -107,7 +134,7 @@ def _about_training(plan: Plan) -> list[str]:
     for what, options in told.items():
         if options:
             lines.append(f"Options of {what}: " + ", ".join(f"{key} = {value}" for key, value in options.items()) + ".")
-    if plan.kind == "train" and training.options is None:
+    if plan.kind != "look" and training.options is None:
         lines.append("Options of the algorithm are left open.")
     if plan.coalitions:
         lines.append("Coalitions: " + "; ".join(", ".join(group) for group in plan.coalitions) + ".")
@@ -116,12 +143,17 @@ def _about_training(plan: Plan) -> list[str]:
     else:
         lines.append("Updates are not masked: the coordinator sees each silo's own, and so can a partner of two.")
     if plan.comparison_alone:
+        who = plan.newcomer or "The silo"
         lines.append(
-            "The silo also trains alone, for comparison: the coordinator then sees a model of its samples alone."
+            f"{who} also trains alone, for comparison: the coordinator then sees a model of its samples alone."
         )
-    if plan.starts:
+    others = [start for start in plan.starts if start not in own]
+    if len(others) < len(plan.starts):
+        lines.append("Training may start from the model that this silo has from its last training.")
+    if others:
         lines.append(
-            f"Training may start from {len(plan.starts)} model(s) of the coordinator's: ask where they come from."
+            f"Training may start from {len(others)} model(s) of the coordinator's: ask where they come from "
+            f"(SHA-256 {', '.join(start[:16] for start in others)})."
         )
     return [*lines, ""]
 

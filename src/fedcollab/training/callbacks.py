@@ -83,6 +83,7 @@ class TensorBoard(Callback):
             self._writer.add_scalar(f"mean/{measure}", float(np.mean(list(values.values()))), number)
             for client, value in values.items():
                 self._writer.add_scalar(f"{measure}/{client}", value, number)
+        self._writer.flush()  # to be seen while a long round goes on
 
     def on_end(self, result: TrainingResult) -> None:
         """Close the event file of TensorBoard."""

@@ -15,8 +15,8 @@ import hashlib
 import json
 import time
 import warnings
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -195,6 +195,23 @@ class Checkpoint:
         self._newest = None
         self.path.unlink(missing_ok=True)
         sweep(self.path)
+
+
+def without_state(snapshot: Snapshot, names: Collection[str]) -> Snapshot:
+    """Return a snapshot after which clients start anew: they go on from no round, and nothing of them is restored.
+
+    Parameters
+    ----------
+    snapshot : Snapshot
+        The snapshot.
+    names : collection of str
+        The clients.
+    """
+    return replace(
+        snapshot,
+        seen={key: number for key, number in snapshot.seen.items() if key.partition("\x1f")[0] not in names},
+        states={name: kept for name, kept in snapshot.states.items() if name not in names},
+    )
 
 
 def _checked(content: bytes) -> bytes:

@@ -419,7 +419,7 @@ def _local(message: Message, silo: Silo, algorithm: Algorithm, setting: Setting,
         if state and "since" in message:
             raise InputError(
                 f"client `{silo.name}` has lost what it kept of round {message['since']} of this training; "
-                "start the training anew"
+                f"start the training anew, or this client: `train --afresh {silo.name}`"
             )
     else:
         state = {key: tensor_of(value, silo.device) for key, value in kept.items() if isinstance(value, np.ndarray)}

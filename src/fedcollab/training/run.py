@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -25,7 +25,7 @@ from fedcollab.training import defaults
 from fedcollab.training.algorithms import Algorithm, make_algorithm
 from fedcollab.training.algorithms.own_weights import share_rows
 from fedcollab.training.callbacks import Callback
-from fedcollab.training.checkpoint import Checkpoint, Snapshot, Stopping, identity
+from fedcollab.training.checkpoint import Checkpoint, Snapshot, Stopping, identity, without_state
 from fedcollab.training.descend import OPTIMIZERS
 from fedcollab.training.history import History, line
 from fedcollab.training.models import Factory, name_model
@@ -68,6 +68,7 @@ def train(
     stopping: str = defaults.STOPPING,
     secure_aggregation: bool | str = False,
     run_dir: str | Path | None = None,
+    afresh: Collection[str] = (),
     callbacks: Sequence[Callback] = (),
     progress: Progress = silent,
     made: Mapping[str, Any] | None = None,
@@ -132,6 +133,9 @@ def train(
     run_dir : str or Path, optional
         Where metrics are streamed (training.jsonl) and result and models are saved at the end; a training that was
         interrupted there goes on from its last saved round.
+    afresh : collection of str
+        Of a training that goes on: clients that lost what they kept of it (a silo's disk failed), and start anew with
+        their coalition's model as it is.
     callbacks : sequence of Callback
         Called at the start, after every round and at the end.
     progress : callable
@@ -238,10 +242,20 @@ def train(
         settings["secure_aggregation"] = way
     session.training = identity(settings, of_clients, schema.to_json(), session.initial.numpy().tobytes())
     history = History()
+    for name in afresh:
+        if name not in names:
+            raise InputError(unknown("afresh", name, names))
     checkpoint, resumed, earlier = None, None, dict.fromkeys(("calls", "bytes_down", "bytes_up", "seconds"), 0.0)
     if run_dir is not None:
         checkpoint = Checkpoint(Path(run_dir), settings, session.training, always=carrier.lasting)
         resumed = checkpoint.read(federation.left_out)
+    if afresh:
+        if resumed is None:
+            raise InputError(
+                f"`afresh` (={list(afresh)!r}) is for a training that goes on; none is unfinished in `{run_dir}`"
+            )
+        resumed = without_state(resumed, afresh)
+    if run_dir is not None and checkpoint is not None:
         if resumed is None:
             checkpoint.done()  # another training's: its rounds are about to be overwritten
         history = _history(Path(run_dir), resumed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -95,6 +96,39 @@ def test_a_killed_coordinator_goes_on(clients: list[ClientData], tmp_path: Path,
     assert result.cost["calls"] == calm.cost["calls"]
     assert not saved.exists()
     assert not list((tmp_path / "run").glob(".*"))
+
+
+class Lasting(Wire):
+    """Silos that keep their state themselves, as in a real federation: the coordinator's snapshot has none of it."""
+
+    lasting = True
+
+    def states(self) -> dict[str, dict[str, Message]]:
+        return {}
+
+
+def test_a_silo_that_lost_its_state_starts_afresh_on_request(clients: list[ClientData], tmp_path: Path) -> None:
+    """Ditto's common model does not depend on what silos keep, so that it is that of a calm training."""
+    options: dict[str, Any] = {"rounds": 6, **SMALL}
+    calm = train(Wire(clients), TYPES, "ditto", **options)
+    silos = Lasting(clients)
+    with pytest.raises(Stop):
+        train(silos, TYPES, "ditto", run_dir=tmp_path / "run", progress=stopping(3), **options)
+    for key in ("train", "train-before"):
+        silos._state["a"].pop(key, None)
+    shutil.copytree(tmp_path / "run", tmp_path / "again")
+    hint = r"has lost what it kept of round 2 of this training; start the training anew, .*--afresh a"
+    with pytest.raises(InputError, match=hint):  # over Flower its coalition goes on without it
+        train(silos, TYPES, "ditto", run_dir=tmp_path / "again", **options)
+    with pytest.raises(InputError, match="afresh"):
+        train(silos, TYPES, "ditto", run_dir=tmp_path / "run", afresh=["z"], **options)
+    with pytest.raises(InputError, match="none is unfinished in"):
+        train(silos, TYPES, "ditto", run_dir=tmp_path / "new", afresh=["a"], **options)
+    result = train(silos, TYPES, "ditto", run_dir=tmp_path / "run", afresh=["a"], **options)
+    assert result.failures == []
+    np.testing.assert_array_equal(result.models["last"], calm.models["last"])
+    personal = [result.models["personal"] == calm.models["personal"]]
+    assert [bool(row.all()) for row in personal[0]] == [False, *[True] * 5]
 
 
 @pytest.mark.parametrize("grouping", ["ifca", "fedcluster", "fesem", "kmeans"])

@@ -33,11 +33,11 @@ def trained_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
-def fitted(trained_run: Path, tmp_path: Path) -> Fitted:
-    """A fresh copy of that run, opened."""
+@pytest.fixture(params=["vectorised", "wire"])
+def fitted(trained_run: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Fitted:
+    """A fresh copy of that run, opened in each runtime."""
     shutil.copytree(trained_run, tmp_path / "run")
-    return FedCollab(C=2.0, run_dir=tmp_path / "run").fit(members())
+    return FedCollab(C=2.0, run_dir=tmp_path / "run", runtime=request.param).fit(members())
 
 
 def write_table(path: Path, *, flip: bool, rows: int = 60, seed: int = 0, columns: tuple[str, ...] = ()) -> Path:

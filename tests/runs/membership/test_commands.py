@@ -71,6 +71,8 @@ def test_a_year_of_a_consortium(run: Path, tmp_path: Path, fedcollab: Command) -
     assert "4 pairs were estimated" in shown
     assert "History:  " in shown
     assert "coast" in (run / "report.html").read_text()
+    told = json.loads(fedcollab("explain", run, "--client", "coast", "--json")[0])["differences"]
+    assert set(told) == {"north", "south", "east", "west"}, "the newcomer's columns are known too"
     assert "the run has a client `coast`" in fedcollab("join", run, "--client", new, *SOURCE, code=2)[1]
 
     new.rename(tmp_path / "hospitals" / "coast.csv")

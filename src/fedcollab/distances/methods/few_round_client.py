@@ -22,7 +22,7 @@ from fedcollab import seeds
 from fedcollab.data.rare import rounded_sums
 from fedcollab.distances.methods.cross_client import Classes, Folds, Replicates, Side, rows
 from fedcollab.distances.sampling import folds as folding
-from fedcollab.distances.sampling.least import least_samples, require
+from fedcollab.distances.sampling.least import fewer_folds, least_samples, require
 from fedcollab.distances.sampling.resample import DRAWN
 from fedcollab.distances.sampling.uncertainty import WHOLE, summary
 from fedcollab.silo import privacy
@@ -94,10 +94,10 @@ def moments(message: MomentsMessage, silo: Silo) -> MomentsReply:
     """Return M (folds, labels, triangle), the upper triangle of each matrix row by row."""
     silo.state["few"] = dict(message)
     count = len(silo.arrays.y)
-    least = max(1, count // message["folds"])
+    least, remedy = max(1, count // message["folds"]), fewer_folds(count, least_samples(silo, message))
     if silo.arrays.groups is not None:
-        least = folding.smallest(parts(message, silo))
-    require(silo, message, least, f"moments of {message['folds']} folds of {count} samples")
+        least, remedy = folding.smallest(parts(message, silo)), ""  # how many folds would do depends on the groups
+    require(silo, message, least, f"moments of {message['folds']} folds of {count} samples", remedy)
     found = fold_moments(message, silo)
     noise = message.get("privacy")
     if noise:

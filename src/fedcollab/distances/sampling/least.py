@@ -19,7 +19,28 @@ def least_samples(silo: Silo, message: Mapping[str, Any]) -> int:
     return max(silo.limits.min_samples, int(message.get("min_samples", 1)))
 
 
-def require(silo: Silo, message: Mapping[str, Any], samples: int, what: str) -> None:
+def fewer_folds(samples: int, least: int) -> str:
+    """Return in words with how many folds a client with few samples takes part; an empty text if with none.
+
+    Parameters
+    ----------
+    samples : int
+        The client's samples.
+    least : int
+        The fewest samples that a fold may have.
+
+    Examples
+    --------
+    >>> fewer_folds(32, 10)
+    'With fewer folds it takes part: `folds` of 3 (`--folds 3`)'
+    >>> fewer_folds(19, 10)
+    ''
+    """
+    folds = samples // least
+    return f"With fewer folds it takes part: `folds` of {folds} (`--folds {folds}`)" if folds >= 2 else ""
+
+
+def require(silo: Silo, message: Mapping[str, Any], samples: int, what: str, remedy: str = "") -> None:
     """Refuse to send numbers that are made of fewer samples than the limit.
 
     Parameters
@@ -32,6 +53,8 @@ def require(silo: Silo, message: Mapping[str, Any], samples: int, what: str) -> 
         How many samples the numbers are made of.
     what : str
         What would be sent, for the error message.
+    remedy : str
+        What admits the client all the same, where something does.
 
     Raises
     ------
@@ -42,5 +65,6 @@ def require(silo: Silo, message: Mapping[str, Any], samples: int, what: str) -> 
     if samples < least:
         raise InputError(
             f"client `{silo.name}` would send {what}: sums over {samples} of its samples, from which they can be "
-            f"computed; `min_samples` (={least}) forbids it. Give it more samples, leave it out, or lower its limit"
+            f"computed; `min_samples` (={least}) forbids it. "
+            f"{remedy or 'Give it more samples, leave it out, or lower its limit'}"
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from fedcollab.advice.candidates import ROWS
 from fedcollab.advice.pilot import DRAWS
@@ -70,10 +70,7 @@ def make_plan(
             raise InputError(f"`method` (={method!r}) must be one of: {', '.join(METHODS)}")
     if training is None and (kind == "train" or candidates):
         raise InputError("`training` is missing: a plan that trains must say which model, and how")
-    partners = {
-        name: keys.fingerprint((federation.folder / "silos" / f"{name}.pub").read_bytes())
-        for name in federation.admitted
-    }
+    partners = partners_of(federation, federation.admitted)
     if len(partners) < 2:
         raise InputError(f"`{federation.folder}` has {len(partners)} admitted silo(s); a plan needs at least 2")
     unknown = sorted({name for group in coalitions for name in group} - set(partners))
@@ -96,6 +93,39 @@ def make_plan(
     )
 
 
+def partners_of(federation: FederationFolder, names: Iterable[str]) -> dict[str, str]:
+    """Return silos with the fingerprints of the keys under which they are admitted.
+
+    Parameters
+    ----------
+    federation : FederationFolder
+        The federation.
+    names : iterable of str
+        The silos.
+
+    Returns
+    -------
+    dict
+        The fingerprint of each silo's key, by name; an empty text where an insecure federation knows none.
+
+    Raises
+    ------
+    InputError
+        If one is not admitted.
+    """
+    admitted, found = set(federation.admitted), {}
+    for name in names:
+        if name in admitted:
+            found[name] = keys.fingerprint((federation.folder / "silos" / f"{name}.pub").read_bytes())
+        elif federation.secure:
+            raise InputError(
+                f"no silo {name!r} is admitted; `fedcollab federation admit {federation.folder} {name}.pub` does that"
+            )
+        else:
+            found[name] = ""
+    return found
+
+
 def needed_budget(
     kind: str,
     partners: int,
@@ -111,12 +141,13 @@ def needed_budget(
     alone, whose models (one on all rows of a part, one on half of them) are each measured. Then every candidate may
     train to the end, one of them, that with own weights, as `ROWS` models; all use the last of those divisions. A
     training is done twice, first on folds to choose its rounds, under own weights with `OWN_MODELS` models; then its
-    models are tested and compared.
+    models are tested and compared. A join, and a check, take distances as a look does, of a row of pairs or, where all
+    silos have changed, of all; then they train.
 
     Parameters
     ----------
     kind : str
-        "look" or "train".
+        "look", "train", "join" or "check".
     partners : int
         How many silos take part.
     methods, candidates, training, alone
@@ -128,6 +159,14 @@ def needed_budget(
         Amounts by the keys of `wire.action.SPENDS`.
     """
     rounds = 0 if training is None else training.rounds + 1
+    if kind in ("join", "check"):
+        budget = needed_budget("look", partners, methods=methods)
+        if kind == "join":  # one pair each, the newcomer one with each partner, by two ways of weighing at most
+            budget["models"] = 2 * (partners - 1) + 10
+        if training is not None:
+            more = needed_budget("train", partners, training=training, alone=alone)
+            budget = {spent: budget[spent] + more[spent] for spent in budget} | {"schemas": 2}
+        return budget
     if kind == "look":
         divisions = sum(REPEATS.get(method, 0) for method in methods)
         models = 4 * partners * max(1, len(methods)) + 10

@@ -24,8 +24,10 @@ from uuid import uuid4
 from fedcollab.errors import InputError, Paused
 from fedcollab.flower.channel import Channel, ChannelClosed, Parts
 from fedcollab.flower.coordinator.folder import FederationFolder
+from fedcollab.flower.coordinator.stage_note import WAITING, StageNote, noted_stage
 from fedcollab.flower.keys import private_files
 from fedcollab.flower.remote import DEADLINE, PATIENCE, Found, RemoteRuntime, Returned
+from fedcollab.progress import watched
 from fedcollab.wire.absence import Policy
 
 START = 300.0  # seconds for the run's ServerApp to connect
@@ -53,6 +55,8 @@ class RelayRuntime(RemoteRuntime):
         The folder where absences are listed from the beginning, silos that did not connect included.
     running : callable
         Tells whether the coordinator's processes run; where they have ended, no answer is waited for.
+    note : StageNote, optional
+        Is told whom the runtime waits for.
 
     Raises
     ------
@@ -72,8 +76,10 @@ class RelayRuntime(RemoteRuntime):
         policy: Policy | None = None,
         journal: Path | None = None,
         running: Callable[[], bool] = lambda: True,
+        note: StageNote | None = None,
     ) -> None:
         self._channel, self._limit, self._running = channel, deadline + MARGIN, running
+        self._note_stage = note
         wanted = {"names": names, "deadline": deadline, "patience": patience}
         welcome, _ = self._ask_app(wanted, {}, patience + self._limit)
         if "error" in welcome:
@@ -82,22 +88,31 @@ class RelayRuntime(RemoteRuntime):
         super().__init__(names, Found(**welcome), patience, policy, journal)
 
     def _exchange(self, action: str, sent: dict[str, bytes]) -> Returned:
+        if self._note_stage is not None and self.asked is not None:
+            self._note_stage.ask(self.asked)
         header, contents = self._ask_app({"action": action}, sent, self._limit)
+        if self._note_stage is not None:
+            self._note_stage.wait_for([])
         return Returned(contents, **header)
 
     def _ask_app(self, header: dict[str, Any], contents: dict[str, bytes], limit: float) -> Parts:
-        """Send one message to the ServerApp and return its answer."""
+        """Send one message to the ServerApp and return its answer; on the way it tells who has not answered yet."""
         end = time.monotonic() + limit
         try:
             self._channel.send(header, contents)
             while True:
                 try:
-                    return self._channel.receive(min(LOOK, max(0.0, end - time.monotonic())))
+                    answer, replies = self._channel.receive(min(LOOK, max(0.0, end - time.monotonic())))
                 except TimeoutError:
                     if not self._running():
                         raise Paused(ENDED) from None
                     if time.monotonic() > end:
                         raise InputError(f"the Flower run has not answered in {limit:.0f} s") from None
+                    continue
+                if WAITING not in answer:
+                    return answer, replies
+                if self._note_stage is not None:
+                    self._note_stage.wait_for(answer[WAITING])
         except ChannelClosed:
             told = "the Flower run has ended; `fedcollab federation status` says more"
             raise (InputError(told) if self._running() else Paused(ENDED)) from None
@@ -145,7 +160,11 @@ def connect_federation(
     ...     fedcollab.estimate_distances(runtime)
     """
     federation = FederationFolder.read(folder)
-    with listen(federation.folder / "calls", federation.run) as channel:
+    with (
+        noted_stage(federation.folder) as note,
+        listen(federation.folder / "calls", federation.run) as channel,
+        watched(note.progress),
+    ):
         yield RelayRuntime(
             channel,
             names=names or federation.admitted or None,
@@ -154,6 +173,7 @@ def connect_federation(
             policy=federation.policy,
             journal=journal,
             running=lambda: federation.running,
+            note=note,
         )
 
 

@@ -18,6 +18,7 @@ from flwr.serverapp import Grid, ServerApp
 from fedcollab.errors import InputError
 from fedcollab.flower.channel import Channel, ChannelClosed
 from fedcollab.flower.coordinator.folder import CALLER, FOLDER
+from fedcollab.flower.coordinator.stage_note import WAITING, tell_waiting
 from fedcollab.flower.grid import Exchange
 
 app = ServerApp()
@@ -55,7 +56,9 @@ def carry(grid: Grid, channel: Channel) -> None:
     except InputError as error:
         channel.send({"error": str(error)})
         return
+    replies = tell_waiting(exchange, lambda names: channel.send({WAITING: names}))
     while True:
         header, contents = channel.receive()
+        replies.clear()
         returned = exchange(header["action"], contents)
         channel.send({"silent": returned.silent, "failed": returned.failed}, returned.contents)

@@ -88,13 +88,14 @@ def check_plan(config: SiloConfig, plan: Plan, limits: Limits) -> None:
                 f"the plan's budget of {kind} is {plan.budget[kind]}; this silo's limits allow {most} (a plan of fewer "
                 f"rounds or candidates needs less; `max_{kind}` in the limits allows more)"
             )
-    if plan.kind == "train" and plan.training is not None:
+    if plan.kind != "look" and plan.training is not None:
         if plan.training.batch_size < limits.min_batch:
             raise InputError(
                 f"the plan's batch size is {plan.training.batch_size}; this silo asks for {limits.min_batch}"
             )
         groups = [group for group in plan.coalitions if config.name in group] or [tuple(plan.partners)]
-        if min(map(len, groups)) < limits.min_coalition:
+        least = max if plan.kind == "join" else min  # a newcomer joins one of them, which its limits decide again
+        if least(map(len, groups)) < limits.min_coalition:
             raise InputError(
                 f"the plan's coalition is {', '.join(groups[0])}; this silo asks for {limits.min_coalition} clients"
             )

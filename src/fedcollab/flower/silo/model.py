@@ -10,6 +10,7 @@ from fedcollab.data.schema import Schema
 from fedcollab.errors import InputError
 from fedcollab.flower.silo.config import SiloConfig
 from fedcollab.flower.silo.state_store import StateStore
+from fedcollab.training.honest import start_digest
 from fedcollab.training.models import Network
 from fedcollab.training.trained import TrainedModel
 
@@ -43,3 +44,20 @@ def own_model(path: str | Path = "silo.toml") -> TrainedModel:
     network = Network(state["model"]["model"])
     weights = torch.from_numpy(state["model"]["w"])
     return TrainedModel(network.point(weights).eval(), Schema.from_json(state["prepare"]["schema"]))
+
+
+def own_starts(config: SiloConfig) -> list[str]:
+    """Return the SHA-256 of the model that a silo has from its last training, by which a plan names it.
+
+    Parameters
+    ----------
+    config : SiloConfig
+        The silo's config.
+
+    Returns
+    -------
+    list of str
+        One, or none where nothing was trained yet.
+    """
+    state = StateStore(config.state)
+    return [start_digest(state["start"]["w"])] if "start" in state else []

@@ -24,6 +24,7 @@ from fedcollab.distances import Distances, measure, pair_count, renewed
 from fedcollab.errors import InputError, unknown
 from fedcollab.federation import Federation
 from fedcollab.progress import Progress, silent
+from fedcollab.runs.membership.answers import require_clients, require_measured
 from fedcollab.runs.membership.regroup import THRESHOLD, Regrouping, consider, limits_of
 from fedcollab.runs.membership.state import State, Trained, Training, go_on
 
@@ -151,15 +152,17 @@ def check(
     ------
     InputError
         If a name is unknown, or a client of the run is missing from `federation`.
+    Paused
+        If a client of the run does not answer.
     """
     names = sorted(set(changed))
     for name in names:
         if name not in state.names:
             raise InputError(unknown("client", name, state.names))
-    missing = [name for name in state.names if name not in federation.names]
-    if missing:
-        raise InputError(f"`clients` lacks {missing[0]!r}, a client of this run; if it left: fedcollab leave")
+    require_clients(federation, state.names, "a client of this run; if it left: fedcollab leave")
     rows = {name: measure(state.distances, federation, name, progress) for name in names}
+    for name, row in rows.items():
+        require_measured(row, name)
     tested = sum(pair_count(row) for row in rows.values())
     changes = [_test(state.distances, row, name, tested) for name, row in rows.items()]
     distances = state.distances

@@ -227,8 +227,9 @@ def keep_change(
 
 def _noted(run: Run, federation: Federation, names: Iterable[str]) -> dict[str, Any]:
     """Return how the clients describe themselves, renewed for `names` only: changes of others are yet to be checked."""
-    described = describe_clients(federation)
-    return {**run.config().get("clients", {}), **{name: described[name] for name in names}}
+    listed = list(names)
+    described = describe_clients(federation.part(listed)) if listed else {}
+    return {**run.config().get("clients", {}), **{name: described[name] for name in listed}}
 
 
 def _written(run: Run) -> str:

@@ -17,6 +17,7 @@ from fedcollab.distances import Distances, measure, pair_count, renewed
 from fedcollab.errors import InputError
 from fedcollab.federation import Federation
 from fedcollab.progress import Progress, silent
+from fedcollab.runs.membership.answers import require_clients, require_measured, require_trained
 from fedcollab.runs.membership.regroup import THRESHOLD, Regrouping, consider, limits_of
 from fedcollab.runs.membership.state import State, Trained, Training, go_on
 
@@ -162,17 +163,20 @@ def join(
     ------
     InputError
         If the client is in the run already, or `federation` is of other clients.
+    Paused
+        If a distance of the newcomer could not be measured, or it did not take part in the training; the run is as it
+        was, and the same call goes on.
     """
     if name in state.names:
         raise InputError(f"`client` (={name!r}) is in this run already; to see whether it changed: fedcollab check")
-    missing = [other for other in state.names if other not in federation.names]
-    if missing:
-        raise InputError(f"`clients` lacks {missing[0]!r}, a client of this run, to which the newcomer is compared")
+    require_clients(federation, state.names, "a client of this run, to which the newcomer is compared")
+    require_clients(federation, [name], "the newcomer")
     known = [*state.names, name]
     if set(federation.names) != set(known):
         stranger = next(other for other in federation.names if other not in known)
         raise InputError(f"`clients` holds {stranger!r}, which is not a client of this run")
     row = measure(state.distances, federation, name, progress)
+    require_measured(row, name)
     distances = renewed(state.distances, row, name)
     quantity = float(distances.quantities[-1])
     placement = place(state.collaboration, distances.matrix[-1, :-1], quantity, name=name)
@@ -189,6 +193,7 @@ def join(
     collaboration = regrouping.now
     coalition = next(members for members in collaboration.coalitions if name in members)
     results, trained = go_on(state, federation, collaboration, [name], training or Training(), again=[coalition])
+    require_trained(state.results.get("coalitions"), results.get("coalitions"), name)
     expected = placement.gain(state.fit.a, state.fit.b) if state.fit is not None and state.fit.tells else None
     after = State(distances, collaboration, results)
     return Joining(name, placement, pair_count(row), after, regrouping, trained, expected)
