@@ -19,6 +19,8 @@ from fedcollab.training.algorithms import ALGORITHMS
 LARGEST = 1e12
 #: the largest loss, which weights of that size can have
 LARGEST_LOSS = 1e30
+#: the largest loss of a model that is tested: predictions are float32, and may be squared
+LARGEST_MEASURED = 1e80
 #: the most test samples of a client
 MOST_SAMPLES = 10**9
 
@@ -88,6 +90,8 @@ def impossible_held_out(held_out: NDArray[np.float64]) -> str | None:
     loss, accuracy, *errors = (held_out[..., column] for column in range(held_out.shape[-1]))
     if (loss < 0).any() or ((accuracy < 0) | (accuracy > 1)).any() or any((error < 0).any() for error in errors):
         return "`held_out` has a negative loss or standard error, or an accuracy outside 0 to 1"
+    if (held_out > LARGEST_MEASURED).any():
+        return f"`held_out` has values beyond {LARGEST_MEASURED:g}"
     return None
 
 
@@ -115,6 +119,8 @@ def impossible_measures(message: Mapping[str, Any], reply: Mapping[str, Any]) ->
             return f"`{key}` has a share outside 0 to 1"
         if loss < 0 or stderr < 0:
             return f"`{key}` has a negative loss or standard error"
+        if loss > LARGEST_MEASURED or stderr > LARGEST_MEASURED:
+            return f"`{key}` has a loss or a standard error beyond {LARGEST_MEASURED:g}"
         if not np.isnan(samples) and not (0 <= samples <= MOST_SAMPLES and samples == int(samples)):
             return f"`{key}` has {samples:g} samples"
     return None
@@ -122,7 +128,9 @@ def impossible_measures(message: Mapping[str, Any], reply: Mapping[str, Any]) ->
 
 def impossible_losses(message: Mapping[str, Any], reply: Mapping[str, Any]) -> str | None:
     """Return what is wrong with the losses of models, or None."""
-    return "`losses` are negative" if (reply["losses"] < 0).any() else None
+    if (reply["losses"] < 0).any() or (reply["losses"] > LARGEST_MEASURED).any():
+        return f"`losses` are negative, or beyond {LARGEST_MEASURED:g}"
+    return None
 
 
 def impossible_comparison(reply: Mapping[str, Any]) -> str | None:
@@ -132,6 +140,10 @@ def impossible_comparison(reply: Mapping[str, Any]) -> str | None:
     if "right" not in reply:
         return None
     right, spread = reply["right"], reply["spread"]
+    if not reply["samples"]:
+        return "`right` is of no samples"
+    if (reply["loss"] > LARGEST_MEASURED).any() or (np.abs(spread) > LARGEST_MEASURED**2).any():
+        return f"`loss` or `spread` has values beyond those of losses of {LARGEST_MEASURED:g}"
     both: NDArray[np.int64] = np.minimum.outer(np.diag(right), np.diag(right))
     if int(right.max()) > reply["samples"] or (right > both).any() or (right != right.T).any():
         return "`right` has more samples than there are, or more for two models than for one of them"
