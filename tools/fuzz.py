@@ -335,7 +335,8 @@ def readers(folder: Path) -> dict[str, Reader]:
         review(Plan.load(path), Limits(), [], [])
 
     def resumed(path: Path) -> None:
-        Checkpoint(path.parent, {"rounds": 5}, "identity").read()
+        if Checkpoint(path.parent, {"rounds": 5}, "identity").read() is None:
+            raise InputError("training starts over")
 
     message = pack({"w": np.zeros((2, 3), dtype=np.float32), "round": 3, "names": ["a", "b"], "n": np.arange(4)})
     return {
@@ -429,10 +430,15 @@ def attempt(reader: Reader, path: Path) -> str:
             return f"the refusal is not one line: {str(error)!r}"
         return "refused"
     except (Exception, Hung) as error:
-        frames = traceback.extract_tb(error.__traceback__)
-        inner = next((frame for frame in reversed(frames) if "fedcollab" in frame.filename), frames[-1])
-        return f"{type(error).__name__}: {str(error)[:100]} ({Path(inner.filename).name}:{inner.lineno})"
+        return where(error)
     return "read"
+
+
+def where(error: BaseException) -> str:
+    """Return what an error says, and the innermost line of fedcollab that it passed."""
+    frames = traceback.extract_tb(error.__traceback__)
+    inner = next((frame for frame in reversed(frames) if "fedcollab" in frame.filename), frames[-1])
+    return f"{type(error).__name__}: {str(error)[:100]} ({Path(inner.filename).name}:{inner.lineno})"
 
 
 def main() -> int:

@@ -5,10 +5,10 @@
 
 A folder of small clients is made; `run`, then `join`, then `leave` are carried out undisturbed, and every state
 between is kept; so is a training over a federation on this machine (SuperLink and silos as processes, TLS, admitted
-keys). For each trial one of the commands starts from the state before it, is killed with SIGKILL at a random moment of
-its work, and is started again. The folder is then compared with the undisturbed one, file by file. Dates, the seconds
-that a training took, and checksums of files that hold these are left out of the comparison: what the checksums are of
-is compared itself.
+keys). For each trial one of the commands starts from the state before it, is ended by the system at a random moment of
+its work (as by SIGKILL: at once, and nothing in it can handle that), and is started again. The folder is then compared
+with the undisturbed one, file by file. Dates, the seconds that a training took, and checksums of files that hold these
+are left out of the comparison: what the checksums are of is compared itself.
 
 Commands are forked from one process that has everything imported, so that the moments fall into their work and not into
 imports. A moment is a share of the CPU time that the command takes undisturbed, whatever else the machine does; of
@@ -37,7 +37,6 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import psutil
 
 DATE = re.compile(rb"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2})?(\+\d{2}:\d{2})?)?")
 STAMP = re.compile(rb"[0-9a-f]{64}")
@@ -70,7 +69,7 @@ class Trial:
     outcome: str
 
 
-def make_clients(folder: Path, rounds: int = 12) -> dict[str, list[str]]:
+def make_clients(folder: Path, rounds: int = 6) -> dict[str, list[str]]:
     """Write the files of seven clients, and return the arguments of each command."""
     (folder / "clients").mkdir(parents=True)
     for index, name in enumerate(("a", "b", "c", "d", "e", "f", "newcomer")):
@@ -133,7 +132,7 @@ PRELOADED = ("cli", "runs", "inspection", "distances", "coalitions", "training",
 
 
 def nursery() -> None:
-    """Import everything once; then fork a process for each command that comes in, and say its id and its exit code."""
+    """Import everything once; then fork a process for each command that comes in, and say how it ended."""
     import fedcollab
 
     for package in PRELOADED:
@@ -142,13 +141,16 @@ def nursery() -> None:
     from fedcollab.cli import main as program
 
     for line in sys.stdin:
-        arguments, log = json.loads(line)
+        arguments, log, most_cpu, most_seconds = json.loads(line)
+        begun = time.monotonic()
         pid = os.fork()
         if pid == 0:
             os.setsid()
             written = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
             for source, target in ((os.open(os.devnull, os.O_RDWR), 0), (written, 1), (written, 2)):
                 os.dup2(source, target)
+            for timer, most in ((signal.ITIMER_PROF, most_cpu), (signal.ITIMER_REAL, most_seconds)):
+                signal.setitimer(timer, most or 0)  # the system ends the process at once: nothing handles the signal
             sys.argv, code = ["fedcollab", *arguments], 70  # of a traceback
             try:
                 program()
@@ -160,8 +162,11 @@ def nursery() -> None:
                 sys.stdout.flush()
                 sys.stderr.flush()
                 os._exit(code)
-        print(pid, flush=True)
-        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+        _, status, used = os.wait4(pid, 0)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(pid, signal.SIGKILL)  # and all that it started
+        cpu, seconds = used.ru_utime + used.ru_stime, time.monotonic() - begun
+        print(json.dumps([os.waitstatus_to_exitcode(status), cpu, seconds]), flush=True)
 
 
 @dataclass(frozen=True)
@@ -209,25 +214,11 @@ class Commands:
         """Run a command to its end, or kill it when it has taken so much CPU time, or time."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        self.process.stdin.write(json.dumps([arguments, str(self.log)]) + "\n")
+        asked = [arguments, str(self.log), most_cpu, most_seconds]
+        self.process.stdin.write(json.dumps(asked) + "\n")
         self.process.stdin.flush()
-        pid, begun, cpu, text = int(self.process.stdout.readline()), time.monotonic(), 0.0, ""
-        with contextlib.suppress(psutil.Error):
-            child = psutil.Process(pid)
-            while child.status() != psutil.STATUS_ZOMBIE:
-                spent = child.cpu_times()
-                cpu, seconds = spent.user + spent.system, time.monotonic() - begun
-                if (most_cpu is not None and cpu >= most_cpu) or (most_seconds is not None and seconds >= most_seconds):
-                    try:
-                        os.killpg(pid, signal.SIGKILL)
-                    except ProcessLookupError:  # it has no group of its own yet
-                        os.kill(pid, signal.SIGKILL)
-                    break
-                time.sleep(0.01)
-        code = int(self.process.stdout.readline())
-        with contextlib.suppress(OSError):
-            text = self.log.read_text(errors="replace")
-        return Done(code, text, cpu, time.monotonic() - begun)
+        code, cpu, seconds = json.loads(self.process.stdout.readline())
+        return Done(code, self.log.read_text(errors="replace"), cpu, seconds)
 
 
 def content(folder: Path) -> dict[str, bytes]:

@@ -345,7 +345,9 @@ class Advice:
         """
         content = read_json(inside(path, FILE), "advice")
         with complete(path, "advice"):
-            return _read(cls, content)
+            found = _read(cls, content)
+            str(found), found.followed, found.explain(found.names[0])  # what cannot be told is not complete
+        return found
 
 
 def _expected(value: Expected) -> dict[str, float]:

@@ -7,12 +7,14 @@ blamed for what it would do there.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcollab.secure.member import CHECKS
 from fedcollab.training.algorithms import ALGORITHMS
 
 #: the largest absolute value of a weight, or of what an algorithm sends beside them: beyond it training has diverged
@@ -41,7 +43,9 @@ def impossible_update(message: Mapping[str, Any], reply: Mapping[str, Any]) -> s
         return "a reply that is not finite has `diverged` and no `w`"
     if "group" in message:
         whole = {"masked", "layout", "boxes", "cut", "loss"} <= set(reply) and "w" not in reply
-        return None if whole else "a finite masked reply has `masked`, `layout`, `boxes`, `cut`, `loss` and no `w`"
+        if not whole:
+            return "a finite masked reply has `masked`, `layout`, `boxes`, `cut`, `loss` and no `w`"
+        return _impossible_layout(message, reply)
     if "w" not in reply or "loss" not in reply:
         return "a finite reply has `w` and `loss`"
     for key, value in reply.items():
@@ -56,6 +60,23 @@ def impossible_update(message: Mapping[str, Any], reply: Mapping[str, Any]) -> s
             return f"`{key}` has shape {reply[key].shape}; expected {reply['w'].shape}"
         if shaped == "count" and (reply[key].size != 1 or not 1 <= float(reply[key].reshape(-1)[0]) <= MOST_SAMPLES):
             return f"`{key}` must be one number of at least 1"
+    return None
+
+
+def _impossible_layout(message: Mapping[str, Any], reply: Mapping[str, Any]) -> str | None:
+    """Return why a masked reply cannot be taken apart into what its algorithm sends, or None."""
+    shapes = dict(reply["layout"])
+    if any(side < 0 for shape in shapes.values() for side in shape) or len(shapes) != len(reply["layout"]):
+        return "`layout` has a negative side, or an array twice"
+    if list(shapes.get("w", ())) != list(message["w"].shape):
+        return f"`layout` has `w` of shape {list(shapes.get('w', ()))}; expected {list(message['w'].shape)}"
+    if sum(math.prod(shape) for shape in shapes.values()) + CHECKS != len(reply["masked"]):
+        return f"`layout` does not fit the {len(reply['masked'])} numbers of `masked`"
+    algorithm = ALGORITHMS.get(json.loads(message["setting"])["algorithm"])
+    for key, shaped in getattr(algorithm, "replies", {}).items():
+        wanted = (math.prod(shapes["w"]),) if shaped == "weights" else (1, shapes["w"][0])  # of all, or one a fold
+        if key not in shapes or math.prod(shapes[key]) not in wanted:
+            return f"`layout` lacks `{key}`, or has it in another size"
     return None
 
 
@@ -74,6 +95,9 @@ def impossible_folds(message: Mapping[str, Any], reply: Mapping[str, Any]) -> st
         return wrong
     if reply["finite"] and message["train"] and "w" not in reply and "masked" not in reply:
         return "`w` is missing"
+    if "masked" in reply:
+        whole = {"layout", "boxes", "cut"} <= set(reply) and "w" not in reply
+        return _impossible_layout(message, reply) if whole else "a masked reply has `layout`, `boxes`, `cut` and no `w`"
     if "w" in reply and float(np.abs(reply["w"]).max(initial=0.0)) > LARGEST:
         return f"`w` has values beyond {LARGEST:g}"
     return None

@@ -22,6 +22,7 @@ from fedcollab.wire.action import Action
 from fedcollab.wire.message import Message, pack, unpack
 
 SMALL: dict[str, Any] = {"model_options": {"widths": [4]}, "lr": 0.1, "stopping": "none", "rounds": 3}
+NARROW: dict[str, Any] = {"lr": 0.1, "stopping": "none", "rounds": 2}
 TYPES = [["a", "b", "c"], ["d", "e", "f"]]
 Lie = Callable[[dict[str, Any]], dict[str, Any]]
 
@@ -334,3 +335,34 @@ def test_a_test_loss_without_bound(clients: list[ClientData], lie: Lie) -> None:
         result = train(Lying(clients, "evaluate", lie), TYPES, **SMALL)
     assert np.isfinite(np.delete(result.loss, 1)).all()
     assert not np.isinf(result.loss).any()
+
+
+@pytest.mark.parametrize(
+    ("action", "lie", "why"),
+    [
+        ("train", put(layout=[["w", [2]]]), "`layout` has `w` of shape"),
+        ("train", put(layout=[["v", [3]]]), "`layout` has `w` of shape"),
+        ("train", put(layout=lambda old: [*old, ["x", [7]]]), "`layout` does not fit"),
+        ("train", put(layout=lambda old: [*old, ["x", [-1, -4]]]), "negative side"),
+        ("train", put(masked=lambda old: old[:-1].copy()), "`layout` does not fit"),
+        ("train", put(boxes=lambda old: old[:-1].copy()), "`boxes` has shape"),
+        ("train", put(boxes=lambda old: old[:, :-1].copy()), "`boxes` has shape"),
+    ],
+)
+def test_a_masked_update_that_cannot_be(clients: list[ClientData], action: str, lie: Lie, why: str) -> None:
+    """The others go on without the liar where their groups can, and blame nobody else."""
+    runtime = Lying(clients[:4], action, lie)
+    with pytest.warns(FedcollabWarning) as noted:
+        result = train(runtime, "global", model="logistic", secure_aggregation="dropouts", **NARROW)
+    assert any(why in str(note.message) and "`b`" in str(note.message) for note in noted)
+    assert {absence.client for absence in runtime.absences} <= {"b"}
+    assert np.isfinite(result.models["last"]).all()
+
+
+def test_shares_of_masks_that_cannot_be(clients: list[ClientData]) -> None:
+    """Fewer shares than members: those of the others are enough."""
+    short = put(shares=lambda old: old[:, :0].copy())
+    found = train(Lying(clients[:4], "secure-unmask", short), "global", model="logistic",
+                  secure_aggregation="dropouts", **NARROW)  # fmt: skip
+    calm = train(Wire(clients[:4]), "global", model="logistic", secure_aggregation="dropouts", **NARROW)
+    np.testing.assert_array_equal(found.models["last"], calm.models["last"])
