@@ -346,7 +346,7 @@ class Advice:
         content = read_json(inside(path, FILE), "advice")
         with complete(path, "advice"):
             found = _read(cls, content)
-            str(found), found.followed, found.explain(found.names[0])  # what cannot be told is not complete
+            str(found), found.followed, found.as_dict(), found.explain(found.names[0])  # else it is not complete
         return found
 
 
