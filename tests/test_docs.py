@@ -1,8 +1,8 @@
 """The documentation is true: its Python runs, its commands parse, links and menu are whole, files are described.
 
-A Python block that cannot run here has `<!-- not run: REASON -->` before it. Pages run one after the other in the
-folder of a small example run; trainings and pilots are cut to a few rounds, which changes figures and not whether the
-lines work.
+A Python block that cannot run here has `<!-- not run: REASON -->` before it, and is run by a test beside what it needs
+(`test_blocks_that_do_not_run_here_are_run_elsewhere`). Pages run one after the other in the folder of a small example
+run; trainings and pilots are cut to a few rounds, which changes figures and not whether the lines work.
 """
 
 from __future__ import annotations
@@ -71,8 +71,11 @@ def given(page: str) -> dict[str, Any]:
     coalitions = [["north", "south"], ["east", "west"]]
     if page == "secure-aggregation.md":
         coalitions = [["north", "south", "east", "west"]]
+    if page == "membership.md":
+        space["fitted"] = fedcollab.FedCollab(model="logistic", distance="few-round", C=5.0).fit(clients())
+        space["fitted"].train("fedavg", rounds=2, stopping="none")
     known = {"clients": clients(), "coalitions": coalitions, "collaboration": coalitions, "train": fedcollab.train}
-    return {**space, **known, "new_rows": clients()[0].x[:2], "x": clients()[0].x}
+    return {**space, **known, "new_rows": clients()[0].x[:2], "x": clients()[0].x, "y": clients()[0].y}
 
 
 def cut(function: Any) -> Any:
@@ -115,6 +118,28 @@ def test_the_python_of_a_page_runs(
             lines = "\n" * text[: found.start(2)].count("\n")  # so that errors name the line of the page
             exec(compile(lines + found[2], str(page), "exec"), space)
     capsys.readouterr()
+
+
+@pytest.mark.dataset("heart")
+def test_the_python_of_the_tutorial_on_real_hospitals_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    (found,) = PYTHON.findall((ROOT / "docs/tutorials/real-hospitals.md").read_text())
+    exec(compile(found[1], "real-hospitals.md", "exec"), {})
+    assert "chol" in capsys.readouterr().out
+
+
+def test_blocks_that_do_not_run_here_are_run_elsewhere() -> None:
+    """Each names the test that runs it; two show how real federations are used, which tests do in longer words."""
+    found = [
+        (page.relative_to(ROOT / "docs").as_posix(), reason)
+        for page in PAGES
+        for reason in re.findall(r"<!-- not run: ([^>]+) -->\n```python", page.read_text())
+    ]
+    assert len(found) == 7
+    for page, reason in found:
+        (named,) = re.findall(r"tests/[\w/]+(?:\.py)?", reason)
+        assert (ROOT / named).exists(), f"{page}: {reason}"
+        if named.endswith(".py"):
+            assert Path(page).name in (ROOT / named).read_text(), f"{named} does not run the block of {page}"
 
 
 def test_the_figures_worked_out_by_hand_are_right() -> None:

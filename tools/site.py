@@ -126,12 +126,15 @@ def _command(command: click.Command, name: str, parent: click.Context, level: in
         for paragraph in re.split(r"\n\s*\n", (command.help or "").strip()):
             plain = re.sub(r"\s+", " ", paragraph.replace("\b", "")).strip()
             yield f"```text\n{paragraph.strip(chr(8)).strip(chr(10))}\n```\n" if "\b" in paragraph else f"{plain}\n"
-        rows = [record for each in command.get_params(context) if (record := each.get_help_record(context))]
+        found = (each.get_help_record(context) for each in command.get_params(context))
+        rows = [record for record in found if record and record[1]]  # arguments without a text stand in the usage line
         if rows:
             yield "| option | meaning |\n|---|---|"
             yield "\n".join(f"| `{_cell(left)}` | {_cell(right, escape=True)} |" for left, right in rows) + "\n"
         if command.epilog:
-            yield f"`{command.epilog.removeprefix('Example:').strip()}`\n"
+            title, _, lines = command.epilog.replace("\b", "").strip().partition(":")
+            shown = "\n".join(line.strip() for line in lines.strip().splitlines())
+            yield f"{title}:\n\n```text\n{shown}\n```\n"
         if isinstance(command, click.Group):
             for inner in command.list_commands(context):
                 found = command.get_command(context, inner)

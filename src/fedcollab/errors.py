@@ -18,6 +18,11 @@ class InputError(ValueError):
     ----------
     message : str
         What is wrong. It becomes one line of at most `LONGEST` characters, whatever names in it hold.
+
+    Examples
+    --------
+    >>> str(InputError("`rounds` (=0) must be\\nat least 1"))
+    '`rounds` (=0) must be at least 1'
     """
 
     def __init__(self, message: str = "") -> None:

@@ -133,6 +133,24 @@ def _temporary(path: Path) -> tuple[int, str]:
         os.close(handle)
 
 
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the exclusive lock of a file, which is made if it is missing, and wait for whoever holds it.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        lock(descriptor)
+        yield
+    finally:
+        os.close(descriptor)
+
+
 def lock(descriptor: int) -> None:
     """Wait for the exclusive lock of an open file.
 

@@ -294,6 +294,11 @@ def verdicts(
     -------
     list of str
         One sentence a client, in the order of `names`.
+
+    Examples
+    --------
+    >>> len(verdicts(["north", "south"], [0.9, 0.8], [0.8, 0.8]))
+    2
     """
     ours, alone = _values("accuracy", accuracy), _values("local_accuracy", local_accuracy)
     everyone: list[Any] = [None] * len(ours) if global_accuracy is None else list(np.asarray(global_accuracy))
@@ -319,6 +324,16 @@ def _auc(positive: NDArray[np.bool_], score: Floats) -> float:
 
 def total_variation(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the total variation distance `sum(abs(p - q)) / 2` over the last axis.
+
+    Parameters
+    ----------
+    first, second : array
+        Probabilities that sum to 1 over the last axis.
+
+    Returns
+    -------
+    array
+        From 0 (alike) to 1 (nothing in common), without the last axis.
 
     Examples
     --------

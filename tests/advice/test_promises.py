@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedcollab import advise, train
+from fedcollab import Advice, ClientData, advise, estimate_distances, train
 from fedcollab.advice.promises import broken_promises
 from fedcollab.advice.result import Expected
 from fedcollab.errors import FedcollabWarning
@@ -22,6 +22,8 @@ from fedcollab.report.judgement import Judgement
 from fedcollab.training import compare
 from fedcollab.wire import Wire
 from fedcollab.wire.message import pack, unpack
+
+from .conftest import clients_of
 
 NAMES = ("a", "b", "c", "d")
 CELLS = Path(__file__).parents[2] / "results" / "advice.jsonl"
@@ -80,15 +82,28 @@ class Turned(Wire):
         return reply
 
 
+HOW: dict[str, Any] = {"model": "logistic", "rounds": 20, "lr": 0.3}
+
+
+@pytest.fixture(scope="module")
+def measured() -> tuple[list[ClientData], Advice]:
+    """Six clients of one rule, and the advice of the silo that turns only afterwards."""
+    clients = clients_of("aaaaaa", rows=30)
+    federation = federate(Turned(clients))
+    distances = estimate_distances(federation, method="few-round")
+    return clients, advise(federation, distances=distances, algorithms=("fedavg",), **HOW)
+
+
 @pytest.mark.parametrize(("runtime", "named"), [(Wire, False), (Turned, True)])
-def test_a_silo_that_turns_after_it_was_measured(make_clients: Any, runtime: type[Wire], named: bool) -> None:
-    federation = federate(runtime(make_clients("aaaaaa", rows=30)))
-    how = {"model": "logistic", "rounds": 20, "lr": 0.3}
-    advice = advise(federation, algorithms=("fedavg",), **how)
+def test_a_silo_that_turns_after_it_was_measured(
+    measured: tuple[list[ClientData], Advice], runtime: type[Wire], named: bool
+) -> None:
+    clients, advice = measured
     assert advice.candidate.kind == "together"
+    federation = federate(runtime(clients))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FedcollabWarning)
-        results = {"coalitions": train(federation, advice), "local": train(federation, "local", **how)}
+        results = {"coalitions": train(federation, advice), "local": train(federation, "local", **HOW)}
     judgement = Judgement.of(results, compare(federation, results), advice.names, advice=advice)
     assert bool(judgement.broken()) is named
     assert named == any("lost where a gain was expected" in line for line in judgement.remarks())

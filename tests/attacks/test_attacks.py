@@ -15,7 +15,7 @@ import pytest
 
 from fedcollab.wire.limits import Limits, Privacy
 
-from . import crafted, differences, further, published
+from . import crafted, differences, further, published, state
 from .target import NAME, Attack, Target
 
 TESTS = Path(__file__).parents[1]
@@ -32,7 +32,7 @@ WITH_NOISE = {
 }
 #: 2,500 messages: by `make test-slow`; masks do not change measures, and stricter limits only add refusals
 SLOW = {"walked_measures"}
-ATTACKS = {**published.ATTACKS, **further.ATTACKS, **crafted.ATTACKS, **differences.ATTACKS}
+ATTACKS = {**published.ATTACKS, **further.ATTACKS, **crafted.ATTACKS, **differences.ATTACKS, **state.ATTACKS}
 
 
 CASES = [

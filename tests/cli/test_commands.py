@@ -176,7 +176,17 @@ def test_label_counts_from_the_command_line(hospitals: Path, tmp_path: Path) -> 
 def test_a_scenario_file_sets_C_and_the_command_line_overrides_it(tmp_path: Path) -> None:
     text = '[scenario]\nname = "digits"\nclients = 8\n[settings]\nrounds = 1\nC = 0.001\n'
     (tmp_path / "mine.toml").write_text(text)
-    options = ("run", "mine.toml", "--distance", "label", "--json", "--fresh")
+    options = (
+        "run",
+        "mine.toml",
+        "--distance",
+        "label",
+        "--json",
+        "--fresh",
+        "--model",
+        "logistic",
+        "--no-learning-curve",
+    )
     assert json.loads(fedcollab(*options, cwd=tmp_path).stdout)["C"] == 0.001
     assert json.loads(fedcollab(*options, "--C", "1000", cwd=tmp_path).stdout)["C"] == 1000
 

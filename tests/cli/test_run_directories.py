@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 import fedcollab
-from fedcollab import ClientData, Collaboration, Distances, InputError, TrainingResult
+from fedcollab import Advice, ClientData, Collaboration, Distances, InputError, TrainingResult, files
 from fedcollab.cli import cli
 from fedcollab.coalitions import CPath
 from fedcollab.data import Schema
@@ -70,8 +70,14 @@ def test_the_stages_one_at_a_time_in_one_run_directory(sites: Path, tmp_path: Pa
 def test_a_run_of_all_stages_is_opened_by_its_folder(sites: Path, tmp_path: Path) -> None:
     shown = type_in("run", "--clients", sites, *SHORT, "-o", "run")
     assert "Next:    fedcollab explain run\n" in shown
-    type_in("explain", "run")
+    assert "probability" in type_in("explain", "run").splitlines()[1]
     run = tmp_path / "run"
+    told, bound = type_in("explain", "run", "--client", "a1").split("\n\nBy the bound, before anything is trained:\n")
+    advice = Advice.load(run)
+    assert told == advice.explain("a1")
+    assert bound.startswith("a1 (96 samples) trains ")
+    expected = json.loads(type_in("explain", "run", "--client", "a1", "--json"))["expected"]
+    assert expected == json.loads(files.dumps(advice.as_dict()["gains"]["a1"]))
     assert Schema.load(run) == Schema.load(run / "schema.json")
     assert len(CPath.load(run)) == len(CPath.load(run / "path.json"))
     type_in("estimate", "--clients", sites, "--quiet", "-o", run)

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from fedcollab.data import ClientData, read_client, read_clients
+from fedcollab.data.read import Reading, read_folder
 from fedcollab.errors import InputError
 
 TABLE = "age,sex,ill\n50,m,yes\n61,?,no\n,f,yes\n70,m,no\n"
@@ -38,6 +39,22 @@ def test_npz_files(tmp_path: Path) -> None:
     assert [client.name for client in read_clients(tmp_path)] == ["a", "b"]
     ClientData("other", np.zeros((4, 3)), [0, 1, 0, 1]).save(tmp_path / "c.npz")
     assert read_clients(tmp_path)[2].name == "c", "the file's name is the client's name"
+
+
+def test_a_reason_that_many_files_share_is_given_once(tmp_path: Path) -> None:
+    write(tmp_path, **dict.fromkeys("abcdef", TABLE), g="age,well\n1,2\n", h="")
+    folder = read_folder(tmp_path, Reading("Ill"), strict=False)
+    assert len(folder.unreadable) == 8
+    line = folder.refusal
+    assert line.startswith("8 files cannot be used: `--label` (='Ill') is not a column of `")
+    assert line.count("columns: age, sex, ill") == 1
+    assert "columns: age, sex, ill (the same of b, c, d, ...: 5 more); " in line
+    assert line.endswith(f"columns: age, well; `{tmp_path / 'h.csv'}` is empty")
+    (tmp_path / "h.csv").write_text(TABLE)
+    assert read_folder(write(tmp_path, h=""), Reading("ill"), strict=False).refusal.startswith("2 files")
+    (tmp_path / "h.csv").unlink()
+    one = read_folder(tmp_path, Reading("ill"), strict=False)
+    assert one.refusal == one.unreadable["g"]
 
 
 def test_columns_can_be_dropped(tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -272,6 +274,22 @@ def test_efficientnet_takes_small_images_grey_or_colour(channels, shape) -> None
     found = estimate_distances(clients, encoder="efficientnet-lite0:size=32", folds=2)
     assert np.isfinite(found.raw).all()
     assert find("efficientnet-lite0:size=32").checksum == find("efficientnet-lite0:size=64").checksum
+
+
+@pretrained
+def test_what_the_pages_show_about_photographs_runs() -> None:
+    space = {"estimate_distances": estimate_distances, "FedCollab": FedCollab, "train": train}
+    space |= {
+        "clients": [pictures(name, 10) for name in "ab"],
+        "my_module": nn.Flatten(),
+        "collaboration": [["a", "b"]],
+    }
+    for page in ("distances.md", "training.md"):
+        text = (Path(__file__).parents[2] / "docs" / page).read_text()
+        (block,) = re.findall(r"<!-- not run: it needs photographs[^>]*-->\n```python\n(.*?)```", text, re.DOTALL)
+        exec(compile(block, page, "exec"), space)
+    assert space["result"].model["name"] == "logistic"
+    assert np.isfinite(space["result"].loss).all()
 
 
 @pretrained

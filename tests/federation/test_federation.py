@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sqlite3
 import ssl
@@ -126,7 +127,14 @@ def test_the_advice_is_that_of_wire_and_costs_the_rounds_of_one_training(running
             np.testing.assert_allclose(np.array(row, dtype=float), np.array(theirs.held_out[name], dtype=float), **SAME)
 
 
-def test_state_stays_at_the_silo_and_the_path_of_its_data_too(running: Running) -> None:
+def test_state_stays_at_the_silo_and_the_path_of_its_data_too(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(running.root / running.clients[0].name)
+    for page in ("federation.md", "tutorials/real-federation.md"):  # what they show is typed at a silo
+        text = (Path(__file__).parents[2] / "docs" / page).read_text()
+        shown = [block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "own_model" in block]
+        exec(compile(shown[0], page, "exec"), {"x": running.clients[0].x_test})
     for client in running.clients:
         kept = {path.name for path in (running.root / client.name / "state").glob("*.safetensors")}
         assert {"prepare.safetensors", "train.safetensors", "model.safetensors"} <= kept

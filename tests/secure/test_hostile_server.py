@@ -16,6 +16,7 @@ from fedcollab.secure.nested import limit_sums
 from fedcollab.secure.quantise import to_numbers
 from fedcollab.wire.action import Refused
 from fedcollab.wire.limits import Limits
+from fedcollab.wire.silo import Agreed
 
 from .conftest import Circle, make_silo, vectors
 
@@ -271,7 +272,70 @@ def test_the_same_model_is_added_up_with_one_coalition_only() -> None:
         limit_sums(other, silo, Limits(secure_aggregation=True))
     with pytest.raises(Refused, match="differs by e, x alone from an earlier one"):
         limit_sums({**other, "coalition": list("abcdx")}, silo, Limits(secure_aggregation=True))
-    limit_sums({**other, "coalition": list("axyz")}, silo, Limits(secure_aggregation=True))
+    disjoint = {**other, "coalition": list("axyz")}
+    with pytest.raises(Refused, match="added up with a, b, c, d, e in the same plan, or without one"):
+        limit_sums(disjoint, silo, Limits(secure_aggregation=True))
+    silo.agreed = Agreed("the plan of a later study", masked=True)
+    limit_sums(disjoint, silo, silo.limits)
+    with pytest.raises(Refused, match="differs by e alone"):  # a plan that promises masks is as strict
+        limit_sums(other, silo, silo.limits)
+
+
+@pytest.mark.parametrize("perturbed", [0.0, 1e-6])
+def test_three_coalitions_that_add_up_uncover_nobody(perturbed: float) -> None:
+    """abc, def and abcdefg of nearly the same model: the third sum less the two others is the update of g."""
+    updates, limits = vectors("abcdefg"), Limits(secure_aggregation=True)
+    silos = {name: make_silo(name, limits=limits) for name in updates}
+    known = {name: keys.public_of(member._identity(silo)) for name, silo in silos.items()}
+    for number, members in enumerate(("abc", "def", "abcdefg")):
+        circle = Circle({name: updates[name] for name in members}, dropouts=False)
+        for name in members:
+            silo = silos[name]
+            silo.partners = {other: key for other, key in known.items() if other != name}
+            silo.state.pop(member.GROUP, None)
+            joined = member.join(silo, circle.group.name, circle.group.members, circle.group.threshold)
+            circle.silos[name], circle.group.certificates[name] = silo, joined
+        refused = []
+        for name in members:
+            asked = circle.message(name, w=np.full(40, number * perturbed, dtype=np.float32))
+            try:
+                limit_sums(asked, silos[name], limits)
+            except Refused as error:
+                refused.append(str(error))
+                continue
+            circle.send(name, w=asked["w"])
+        assert len(refused) == (6 if number == 2 else 0), refused
+
+
+def test_a_training_begun_anew_does_not_leave_one_out_of_the_same_first_sum() -> None:
+    """The first updates of a training are the same each time, errors included: all, then all but e, would give e's."""
+    circle = Circle(vectors("abcde"))
+    silos = circle.silos
+    circle.group.received({name: circle.send(name) for name in "abcde"})
+    for name in "abcde":
+        circle.reveal(name, "abcde")
+    later = Circle(vectors("abcde"))
+    for name, silo in silos.items():
+        later.group.certificates[name] = member.join(silo, later.group.name, later.group.members, 4)
+        later.silos[name] = silo
+    later.group.received({name: later.send(name) for name in "abcde"})
+    for name in "abcd":
+        with pytest.raises(Refused, match="update of this model was added up with a, b, c, d, e before"):
+            later.reveal(name, "abcd")
+        later.reveal(name, "abcde")
+
+
+def test_a_plan_names_the_partners_keys() -> None:
+    """The coordinator signs for partners whose keys the approved plan has; the silo was given no keys itself."""
+    circle = Circle(vectors("abc"))
+    known = {name: keys.fingerprint(keys.public_of(member._identity(circle.silos[name]))) for name in "abc"}
+    circle.silos["a"].agreed = Agreed("a plan", masked=True, partners=known)
+    honest = circle.group.certificates["b"]
+    substitute(circle, "a", "b")
+    with pytest.raises(Refused, match="`b` is signed by another key than the plan names for it"):
+        circle.send("a")
+    circle.group.certificates["b"] = honest
+    circle.send("a")
 
 
 def test_more_samples_than_the_total_are_refused() -> None:

@@ -7,6 +7,7 @@ import stat
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -24,12 +25,15 @@ from fedcollab.flower import FederationFolder, approve_plan, approved_plans, mak
 from fedcollab.flower.coordinator.planning import needed_budget
 from fedcollab.flower.silo.config import SiloConfig, init_silo
 from fedcollab.flower.silo.serving import silo_guard, silo_limits
+from fedcollab.silo.guard import Guard
 from fedcollab.silo.plans import Approved, Plan, Training, read_plan
 from fedcollab.silo.review import review
 from fedcollab.training import honest, train
 from fedcollab.wire import Wire
 from fedcollab.wire.action import ACTIONS, SPENDS
 from fedcollab.wire.limits import PRESETS, Limits, make_limits
+from fedcollab.wire.message import pack, unpack
+from fedcollab.wire.silo import Silo
 
 from .test_guard import EXACT, Guarded
 
@@ -178,6 +182,31 @@ def test_the_same_message_again_costs_nothing(planned: Any) -> None:
     for _ in range(8):
         estimate_distances(runtime, method="few-round", min_samples=5)
     assert runtime.guards["a"].spent(runtime.guards["a"].plans[0])["repeats"] == 1
+
+
+def test_a_review_hides_nothing() -> None:
+    """A purpose that would clear the screen, or write lines of its own, is shown as it is."""
+    crafted = msgspec.structs.replace(LOOK, purpose="heart\x1b[2J\x1b[8m\nIts budget: nothing\u202e\u2028")
+    text = "\n".join(review(crafted, Limits(), [], []))
+    assert "Purpose: heart\\x1b[2J\\x1b[8m\\x0aIts budget: nothing\\u202e\\u2028" in text
+    assert text.isprintable() or set(text) - {"\n"} == {sign for sign in text if sign.isprintable()}
+
+
+def test_a_clock_that_goes_back_gives_no_new_budget(
+    clients: list[ClientData], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is spent counts although the clock shows a time before it; a plan from the future is not served."""
+    silo = Silo(clients[0], key=b"k" * 32)
+    guard = Guard.at(tmp_path, Limits(max_schemas=1, min_samples=1))
+    schemas = [federate(Wire(clients), test_share=share).schema.to_json() for share in (0.2, 0.4)]
+    assert guard.serve("prepare", pack({"schema": schemas[0]}), silo).done
+    monkeypatch.setattr("fedcollab.silo.guard.now", lambda precision="seconds": "2001-01-01T00:00:00+00:00")
+    assert "today, without a plan, allows 1" in str(
+        unpack(guard.serve("prepare", pack({"schema": schemas[1]}), silo).content)
+    )
+    later = Guard(guard.log, Limits(require_plan=True), [Approved(LOOK, "2999-01-01T00:00:00+00:00")])
+    served = later.serve("prepare", pack({"schema": schemas[0]}), silo)
+    assert "approved later than this silo's clock shows" in str(unpack(served.content))
 
 
 def test_a_plan_in_plain_words() -> None:

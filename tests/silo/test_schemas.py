@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,9 @@ import pandas as pd
 import pytest
 
 from fedcollab.data import ClientData
-from fedcollab.data.rare import alike_in_sums, without_rare
+from fedcollab.data.rare import alike_in_sums, squares_about, without_rare
 from fedcollab.distances.methods.few_round_client import parts
+from fedcollab.errors import InputError
 from fedcollab.federation import federate
 from fedcollab.silo.rounding import rounded, rounded_shares
 from fedcollab.silo.schemas import limit_schema
@@ -159,3 +161,17 @@ def test_no_column_tells_few_rows_apart() -> None:
     assert alike_in_sums(x, [(3, 4, 5)], codes, 1) is x
     narrower = alike_in_sums(np.delete(x, 4, axis=1), [(3, 4)], codes, 10)  # a schema without the second ward
     np.testing.assert_array_equal(narrower[:, 3], found[:, 3])
+
+
+def test_a_centre_that_the_server_chooses_comes_in_after_the_sum() -> None:
+    """What a far centre rounds away of each value is not told: the answer follows from three sums, whatever it is."""
+    rng = np.random.default_rng(0)
+    one = rng.normal(size=48)
+    for centre in (0.0, 3.5, 2.0**29 + 12345.0, 2.0**53):
+        found = squares_about(one, centre)
+        exact = sum((Fraction(float(value)) - Fraction(centre)) ** 2 for value in one)
+        assert abs(float((Fraction(float(found)) - exact) / exact)) < 1e-12
+        same = np.square(one - one.mean()).sum() + 48 * (one.mean() - centre) ** 2
+        assert found == same
+    with pytest.raises(InputError, match="shape"):
+        squares_about(np.zeros((4, 2)), np.zeros(3))

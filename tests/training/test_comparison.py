@@ -209,7 +209,7 @@ def test_what_a_silo_keeps_of_its_trainings(clients: list[ClientData], tmp_path:
     drawn = np.random.default_rng(0)
     kept = {f"t{i}": Outcome(drawn.random(40) < 0.5, drawn.random(40)) for i in range(outcomes.MOST + 1)}
     for training, outcome in kept.items():
-        outcomes.keep(silo, training, outcome)
+        outcomes.keep(silo, training, outcome, np.zeros(1, dtype=np.float32))
     silo.state.commit()
     silo.state = StateStore(tmp_path)
     assert outcomes.kept_of(silo, "t0") is None

@@ -16,6 +16,7 @@ from fedcollab.advice.candidates import (
     Plan,
     best_own_weights,
     best_partition,
+    labels,
     own_weights_plan,
 )
 from fedcollab.advice.decide import Decision, decide
@@ -289,7 +290,7 @@ def _advice(
     ends = {"alone": paths[0][0].C, "together": paths[0][-1].C}
     candidates = [
         Candidate(
-            label=each.plan.label,
+            label=label,
             kind=each.plan.kind,
             algorithm=each.plan.algorithm,
             options=dict(each.plan.options),
@@ -303,7 +304,9 @@ def _advice(
             means=list(each.means),
             dropped=each.dropped,
         )
-        for each, loss, accuracy in zip(measured, decision.loss, decision.accuracy, strict=True)
+        for label, each, loss, accuracy in zip(
+            labels([each.plan for each in measured]), measured, decision.loss, decision.accuracy, strict=True
+        )
     ]
     chosen = candidates[decision.chosen]
     hard = [k for k, each in enumerate(candidates) if each.kind != "own weights" and not each.dropped]

@@ -92,6 +92,31 @@ class Plan:
         return f"{'everyone' if self.kind == 'together' else f'{len(self.coalitions)} coalitions'}, {how}"
 
 
+def labels(plans: Sequence[Plan]) -> list[str]:
+    """Return every plan's label; those that would read the same get their numeric options too.
+
+    Parameters
+    ----------
+    plans : sequence of Plan
+        The plans.
+
+    Examples
+    --------
+    >>> plan = Plan("together", [["north", "south"]], "ditto", {"lam": 0.3})
+    >>> labels([plan, replace(plan, options={"lam": 1.0}), replace(plan, algorithm="fedavg")])
+    ['everyone, Ditto (lam 0.3)', 'everyone, Ditto (lam 1)', 'everyone, FedAvg']
+    """
+    plain = [plan.label for plan in plans]
+    options = [
+        ", ".join(f"{key} {value:g}" for key, value in plan.options.items() if isinstance(value, int | float))
+        for plan in plans
+    ]
+    return [
+        f"{text} ({more})" if more and plain.count(text) > 1 else text
+        for text, more in zip(plain, options, strict=True)
+    ]
+
+
 def everyone_and_alone(names: Sequence[str]) -> tuple[list[list[str]], list[list[str]]]:
     """Return the two ends: one coalition of all clients, and each client alone."""
     return [list(names)], [[name] for name in names]

@@ -167,6 +167,18 @@ class Advice:
         Model and step sizes that were measured with.
     cost : mapping
         Rounds, bytes and CPU seconds.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedcollab import advise
+    >>> x = np.random.default_rng(0).normal(size=(48, 2))
+    >>> y = (x[:, 0] > 0).astype(int)
+    >>> advice = advise({"north": (x[:24], y[:24]), "south": (x[24:], y[24:])}, model="logistic", rounds=2)
+    >>> advice.verdict in ("together", "own weights", "alone", "no clear difference")
+    True
+    >>> advice.weights.shape, sorted(advice.gains)
+    ((2, 2), ['north', 'south'])
     """
 
     names: tuple[str, ...]

@@ -58,6 +58,15 @@ def run(
     ------
     InputError
         If the name, `k` or an option is not known or out of range.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x = np.arange(40.0)[:, None] % 20
+    >>> halves = {"north": (x[:20], x[:20, 0] > 9), "south": (x[20:], x[20:, 0] <= 9)}
+    >>> result = run("ifca", halves, k=2, rounds=1, lr=0.1, model="logistic")
+    >>> result.method, result.assignment.shape
+    ('ifca', (2,))
     """
     baseline = choose("name", name, BASELINES)
     listed: Any = list_clients(clients)

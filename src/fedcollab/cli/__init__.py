@@ -93,8 +93,8 @@ def cli(debug: bool) -> None:
     """Who should train with whom?
 
     Organisations want to train a model together but keep their data. With the wrong partners the model gets worse than
-    training alone. fedcollab tells, before any model is trained, who should train with whom, how sure it is and why;
-    then it trains inside the coalitions.
+    training alone. fedcollab tells, before anyone commits, who should train with whom, what each will gain, how
+    sure it is and why; then it trains inside the coalitions.
 
     \b
       clients --> data check --> distances --> coalitions --> advice --> training --> report

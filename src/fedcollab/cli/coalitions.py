@@ -16,6 +16,7 @@ from fedcollab.coalitions.inputs import read_C
 from fedcollab.errors import InputError
 
 if TYPE_CHECKING:
+    from fedcollab.advice import Advice
     from fedcollab.coalitions import Collaboration, CPath
     from fedcollab.coalitions.explain import Explanation
     from fedcollab.inspection import Inspection
@@ -89,22 +90,33 @@ Examples:
 )
 @_json
 def explain(collaboration: Path, client: str | None, as_json: bool) -> None:
-    """Why is a client where it is? Its bound now, alone, with everyone and in each other coalition.
+    """Why is a client where it is? What it will gain, and its bound now, alone, with everyone and elsewhere.
 
-    The coalitions are those of a run directory, or of a file that `fedcollab solve` wrote.
+    The coalitions are those of a run directory, or of a file that `fedcollab solve` wrote. Gains are told where an
+    advice has been measured (`fedcollab run` and `advise` do that), in points of accuracy over training alone.
     """
     answer = options.open_collaboration(collaboration)
+    advice = runs.Run(collaboration).advice() if collaboration.is_dir() else None
     names = answer.names or tuple(str(position) for position in range(len(answer.assignment)))
     stories = [answer.explain(name) for name in ([client] if client is not None else names)]
     checked = inspection.read_beside(collaboration if collaboration.is_dir() else collaboration.parent)
     if as_json:
         told = checked if client is not None or len(names) <= report.findings.CLIENTS else None
-        found = [{**story.as_dict(), **_differences(told, str(story.client), names)} for story in stories]
+        expected = {} if advice is None else advice.as_dict()["gains"]
+        found = [
+            {
+                **story.as_dict(),
+                **({"expected": expected[story.client]} if story.client in expected else {}),
+                **_differences(told, str(story.client), names),
+            }
+            for story in stories
+        ]
         options.print_json(found[0] if client is not None else found)
     elif client is not None:
-        click.echo("\n".join([str(stories[0]), *report.separating(checked, names, client)]))
+        measured = [] if advice is None else [advice.explain(client), "", "By the bound, before anything is trained:"]
+        click.echo("\n".join([*measured, str(stories[0]), *report.separating(checked, names, client)]))
     else:
-        _show_stories(answer, stories)
+        _show_stories(answer, stories, advice)
         for line in report.separating(checked, names):
             click.echo(line)
 
@@ -205,20 +217,22 @@ def _show(answer: Collaboration, output: Path | None) -> None:
         shown.print(f"\nSaved:  {escape(str(output))}\nNext:   fedcollab explain {escape(quote(str(output)))}")
 
 
-def _show_stories(answer: Collaboration, stories: list[Explanation]) -> None:
-    """Print the bounds of every client as a table."""
+def _show_stories(answer: Collaboration, stories: list[Explanation], advice: Advice | None) -> None:
+    """Print the expected gain, where there is an advice, and the bounds of every client as a table."""
 
     from rich.markup import escape
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("client", "coalition", "data", "partners", "bound", "alone", "everyone", "best elsewhere"):
+    gains = ("gain", "probability") if advice is not None else ()
+    for heading in ("client", "coalition", *gains, "data", "partners", "bound", "alone", "everyone", "best elsewhere"):
         table.add_column(heading, justify="left" if heading == "client" else "right")
     for story in stories:
         others = [choice.bound for choice in story.elsewhere if choice.allowed]
         table.add_row(
             escape(str(story.client)),
             str((story.now.coalition or 0) + 1),
+            *([] if advice is None else _expected(advice, str(story.client))),
             f"{story.generalisation:.3f}",
             f"{story.shift:.3f}",
             f"{story.now.bound:.3f}",
@@ -231,7 +245,23 @@ def _show_stories(answer: Collaboration, stories: list[Explanation]) -> None:
         f"[bold]The bound of every client[/bold] (lower is better; together {answer.objective:.4g}), C = {answer.C:.3g}"
     )
     shown.print(table)
-    shown.print("data: too little data; partners: unlike partners. One client in words: --client NAME")
+    if advice is not None:
+        shown.print(
+            "gain: expected over training alone, in points of accuracy, drawn towards the mean of all where a client's "
+            "own rows say little; probability: of gaining at all."
+        )
+    shown.print(
+        "data, partners: the bound's two parts, for too little data and for unlike partners. One client in words: "
+        "--client NAME"
+    )
+
+
+def _expected(advice: Advice, client: str) -> list[str]:
+    """Return a client's expected gain in points and the probability of gaining; "alone" where it has no partners."""
+    if advice.weights[advice.names.index(client), advice.names.index(client)] == 1:
+        return ["alone", ""]
+    gain = advice.gains[client].accuracy
+    return [report.signed(gain.mean), f"{min(max(gain.probability, 0.01), 0.99):.2f}"]
 
 
 def _show_path(found: CPath) -> None:

@@ -382,10 +382,8 @@ def find_clients(
 def _read_own(own: OwnData, strict: bool) -> tuple[list[ClientData], dict[str, Any]]:
     """Read one's own files; all that cannot be used are told at once."""
     folder = data.read_folder(own.clients, own.reading, strict=False)
-    if strict and len(folder.unreadable) > 1:
-        raise InputError(f"{len(folder.unreadable)} files cannot be used: {'; '.join(folder.unreadable.values())}")
-    for why in folder.unreadable.values() if strict else ():
-        raise InputError(why)
+    if strict and folder.unreadable:
+        raise InputError(folder.refusal)
     reading = folder.reading
     used = {"label": reading.label, "drop": list(reading.drop), "columns": reading.columns, "id": reading.id_column}
     used["label_map"] = dict(reading.label_map)
@@ -472,6 +470,8 @@ def open_collaboration(path: Path) -> Collaboration:
     InputError
         If there is none, or the distances of the run are newer.
     """
+    if not path.exists():
+        raise InputError(f"`{path}` does not exist; expected a run directory, or a file of `fedcollab solve`")
     if not path.is_dir():
         return coalitions.Collaboration.load(path)
     found = runs.Run.open(path, "collaboration.json").collaboration()
@@ -497,7 +497,7 @@ def open_coalitions(path: Path) -> Any:
         return open_collaboration(path).coalitions if advice is None else advice
     if path.name == "advice.json":
         return advice_of.Advice.load(path)
-    return coalitions.Collaboration.load(path).coalitions
+    return open_collaboration(path).coalitions
 
 
 def take_measuring(settings: dict[str, Any]) -> dict[str, Any]:

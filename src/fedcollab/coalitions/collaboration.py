@@ -50,6 +50,16 @@ class Collaboration:
         The rules that were kept.
     budget_spent : bool
         A proof was tried and ran out of its budget of work.
+
+    Examples
+    --------
+    >>> from fedcollab import solve
+    >>> D = [[0.0, 0.1, 0.8], [0.1, 0.0, 0.9], [0.8, 0.9, 0.0]]
+    >>> answer = solve(D, [100, 60, 200], C=5, names=["north", "south", "east"])
+    >>> answer.coalitions, answer.optimal, round(answer.objective, 4)
+    ([['north', 'south'], ['east']], True, 1.2441)
+    >>> answer.explain("south").best.kind
+    'now'
     """
 
     assignment: Labels
@@ -93,7 +103,23 @@ class Collaboration:
         return np.stack([self.C / np.sqrt(mass), own / mass], axis=1)
 
     def explain(self, client: str | int) -> Explanation:
-        """What the client's choice costs, and what every other choice would cost it and the others."""
+        """Return what the client's place costs it, and what every other place would cost it and the others.
+
+        Parameters
+        ----------
+        client : str or int
+            The client's name; its position where there are no names.
+
+        Returns
+        -------
+        Explanation
+            `.now`, `.alone`, `.everyone` and `.elsewhere`; `str` of it says the same in sentences.
+
+        Raises
+        ------
+        InputError
+            If there is no such client.
+        """
         return explain(self, name_position(self, client))
 
     def plot(self) -> Any:
@@ -140,7 +166,18 @@ class Collaboration:
 
     @classmethod
     def load(cls, path: str | Path) -> Collaboration:
-        """Read an answer that `save` wrote, or that of a run directory."""
+        """Read an answer that `save` wrote.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file, or the run directory that it is in.
+
+        Raises
+        ------
+        InputError
+            If it is no such answer.
+        """
         path = inside(path, "collaboration.json")
         content = read_json(path, "collaboration")
         with complete(path, "collaboration"):

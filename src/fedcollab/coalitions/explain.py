@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -88,11 +89,12 @@ class Explanation:
         }
 
     def __str__(self) -> str:
-        company = names_in_words(self.now.members, self.client)
+        company, now = names_in_words(self.now.members, self.client), self.now
         place = f"trains with {company}" if company else "trains alone"
+        digits = _decimals(now.bound)
         lines = [
-            f"{self.client} ({self.quantity:,.0f} samples) {place}: bound {self.now.bound:.4g} "
-            f"= {self.now.generalisation:.4g} for the data there is + {self.now.shift:.4g} for unlike partners."
+            f"{self.client} ({self.quantity:,.0f} samples) {place}: error bound {now.bound:.{digits}f} = "
+            f"{now.generalisation:.{digits}f} for too little data + {now.shift:.{digits}f} for unlike partners."
         ]
         if company:
             lines.append(f"Alone it would be {_compare(self.alone, self.now)}.")
@@ -107,7 +109,7 @@ class Explanation:
 
 
 def explain(collaboration: Collaboration, client: int) -> Explanation:
-    """The explanation of the client at this position."""
+    """Return what the client at this position pays in its place, and in every other."""
     labels, m, C = collaboration.assignment, collaboration.quantities, collaboration.C
     groups = collaboration.coalitions
     mass = np.bincount(labels, weights=m)
@@ -223,11 +225,25 @@ def more_in_words(share: float) -> str:
     return f"{times:.2g} times as much" if times < 9.95 else f"{times:,.0f} times as much"
 
 
+def _decimals(bound: float) -> int:
+    """Return with how many decimals bounds are written: three figures of this one.
+
+    >>> _decimals(0.2029), _decimals(12.3), _decimals(2500.0), _decimals(0.0)
+    (3, 1, 0, 3)
+    """
+    return max(0, 2 - math.floor(math.log10(bound))) if bound > 0 else 3
+
+
 def _compare(choice: Choice, now: Choice) -> str:
-    difference = choice.bound - now.bound
-    word = (
-        "the same" if abs(difference) <= 1e-12 else f"{abs(difference):.4g} {'worse' if difference > 0 else 'better'}"
+    """Say what another place would change: for the client, in two parts, and for all others together."""
+    difference, digits = choice.bound - now.bound, _decimals(now.bound)
+    if abs(difference) <= 1e-12:
+        word = "the same"
+    else:
+        word = f"{abs(difference):.{digits}f} {'worse' if difference > 0 else 'better'}"
+    parts = f"{choice.generalisation:.{digits}f} + {choice.shift:.{digits}f}"
+    if abs(choice.others) <= 1e-12:
+        return f"{word} ({parts})"
+    return f"{word} ({parts}), and the others together {abs(choice.others):.{digits}f} " + (
+        "worse" if choice.others > 0 else "better"
     )
-    others = "" if abs(choice.others) <= 1e-12 else f", the others together {abs(choice.others):.4g} "
-    others += "" if not others else ("worse" if choice.others > 0 else "better")
-    return f"{word} ({choice.generalisation:.4g} + {choice.shift:.4g}){others}"

@@ -23,12 +23,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcollab.data.client import ClientData, is_table
+from fedcollab.errors import InputError
 
 Floats = NDArray[np.float64]
 #: how many deviations a value may be from what most rows have, in a sum of products
 FAR = 5.0
 #: to what share of the lengths of two columns a sum of their products is rounded, up to the next power of ten
 STEP = 2e-7
+#: powers of ten as they are written: NumPy's own may be off in the last digit, by processor
+POWERS = np.array([float(f"1e{power}") for power in range(309)])
 
 _known: WeakKeyDictionary[ClientData, tuple[int, ClientData]] = WeakKeyDictionary()
 
@@ -134,6 +137,53 @@ def alike_in_sums(x: Floats, blocks: Sequence[Sequence[int]], codes: NDArray[np.
     return x
 
 
+def alike_columns(x: Floats, least: int) -> Floats:
+    """Return rows of numbers whose sums can be told: as `alike_in_sums`, of numeric columns that stand for themselves.
+
+    Parameters
+    ----------
+    x : array
+        One row a sample, or the values of one column.
+    least : int
+        The fewest rows; 1 changes nothing.
+
+    Examples
+    --------
+    >>> alike_columns(np.array([0.0, 0.0, 0.0, 37.5]), 2).tolist()
+    [0.0, 0.0, 0.0, 0.0]
+    """
+    if x.ndim == 1:
+        return alike_columns(x[:, None], least)[:, 0]
+    return alike_in_sums(x, [], np.zeros((len(x), 0), dtype=np.int64), least)
+
+
+def squares_about(values: Floats, centre: Any) -> Floats:
+    """Return the sums of squared deviations from centres that a server chose, one for each column.
+
+    sum (v - c)^2 = sum (v - m)^2 + n (m - c)^2,      m the silo's own mean
+
+    The centre comes in after the sum. Were it taken from each value first, then what a far centre rounds away of each
+    value would be told, and many centres would tell how often each value is there.
+
+    Parameters
+    ----------
+    values : array
+        One row a sample, or the values of one column.
+    centre : array
+        One for each column.
+
+    Examples
+    --------
+    >>> float(squares_about(np.array([1.0, 2.0, 6.0]), 0.0))
+    41.0
+    """
+    mean = values.mean(axis=0)
+    if np.shape(centre) != np.shape(mean):
+        raise InputError(f"`mean` has shape {np.shape(centre)}; expected {np.shape(mean)}")
+    found: Floats = np.square(values - mean).sum(axis=0) + len(values) * np.square(mean - centre)
+    return found
+
+
 def rounded_sums(products: Floats, least: int) -> Floats:
     """Return a matrix of sums of products rounded to `STEP` of the lengths of the two columns.
 
@@ -155,8 +205,10 @@ def rounded_sums(products: Floats, least: int) -> Floats:
     if least <= 1:
         return products
     lengths = np.sqrt(np.clip(np.diagonal(products, axis1=-2, axis2=-1), 0, None))
-    step = 10.0 ** np.ceil(np.log10(np.maximum(STEP * lengths[..., :, None] * lengths[..., None, :], 1e-300)))
-    found: Floats = np.round(products / step) * step
+    wanted = np.maximum(STEP * lengths[..., :, None] * lengths[..., None, :], 1e-300)
+    digits = -np.ceil(np.log10(wanted)).astype(np.int64)
+    up, down = POWERS[np.maximum(digits, 0)], POWERS[np.maximum(-digits, 0)]
+    found: Floats = np.round(products * up / down) / up * down
     return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import csv
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,16 +10,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedcollab.data.client import ClientData, is_table
-from fedcollab.data.spelling import merging
-from fedcollab.errors import InputError, is_number
-from fedcollab.parsing import MOST_COLUMNS, MOST_DATA, MOST_FIELD, check_size
+from fedcollab.data.spelling import mapped, merging
+from fedcollab.data.tables import TABLES
+from fedcollab.errors import InputError
+from fedcollab.parsing import check_size
 
 if TYPE_CHECKING:
     import pandas as pd
 
-MISSING = ["?"]  # counted as missing beside what pandas knows (empty, NA, NaN, null, ...)
 TEST = ".test"  # NAME.test.csv beside NAME.csv is that client's own test split
 COMMON = "common"  # the columns that all clients have
+READABLE = {*TABLES, ".npz"}
 
 
 @dataclass(frozen=True)
@@ -132,6 +133,21 @@ class Folder:
     clients: list[ClientData]
     reading: Reading
     unreadable: dict[str, str]
+
+    @property
+    def refusal(self) -> str:
+        """Why files could not be used, in one line: a reason that several share is given once."""
+        shared: dict[str, list[str]] = {}
+        for name, why in self.unreadable.items():
+            own = rf"`[^`]*\b{re.escape(name)}(\.\w+)*`|(?<!\w)\d+(\.\d+)?"  # its file, and figures
+            alike = re.sub(own, "", why)
+            shared.setdefault(alike, []).append(name)
+        texts = []
+        for first, *others in shared.values():
+            named = ", ".join(others[:3]) + (", ..." if len(others) > 3 else "")
+            texts.append(self.unreadable[first] + (f" (the same of {named}: {len(others)} more)" if others else ""))
+        count = len(self.unreadable)
+        return texts[0] if count == 1 else f"{count} files cannot be used: {'; '.join(texts)}"
 
 
 def read_folder(directory: str | Path, reading: Reading, *, strict: bool = True) -> Folder:
@@ -379,106 +395,3 @@ def _with_labels(client: ClientData, label_map: Mapping[str, str]) -> ClientData
         return client
     y_test = None if client.y_test is None else mapped(client.y_test.tolist(), label_map)
     return replace(client, y=mapped(client.y.tolist(), label_map), y_test=y_test)
-
-
-def mapped(labels: Iterable[Any], label_map: Mapping[str, str]) -> list[Any]:
-    """Return labels with those of the map replaced; a number is found however it is written.
-
-    Parameters
-    ----------
-    labels : iterable
-        The labels.
-    label_map : mapping of str to str
-        What to write instead.
-
-    Examples
-    --------
-    >>> mapped([1.0, 2.0, "Yes "], {"1": "yes", "Yes": "yes"})
-    ['yes', 2.0, 'yes']
-    """
-    known = {_plain(old): new for old, new in label_map.items()}
-    return [known.get(_plain(label), label) for label in labels]
-
-
-def _plain(label: Any) -> str:
-    """Return a label as text: without blanks around it, and a whole number without a decimal point."""
-    text = str(label).strip()
-    return f"{float(text):.0f}" if is_number(text) and float(text).is_integer() else text
-
-
-def _read_csv(path: Path) -> pd.DataFrame:
-    import pandas as pd
-
-    quoted = _check_fields(path)
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            header = next((row for row in csv.reader(file, skipinitialspace=True) if row), [])
-        _check_columns(path, len(header))
-        repeated = sorted(name or "(no name)" for name, count in Counter(header).items() if count > 1)
-        if repeated:
-            raise InputError(f"`{path}` has repeated columns: {', '.join(repeated)}")
-        frame = pd.read_csv(path, na_values=MISSING, skipinitialspace=True, low_memory=False)
-    except InputError:
-        raise
-    except UnicodeDecodeError as error:
-        raise InputError(f"`{path}` is not UTF-8 (byte {error.start}); save it as UTF-8") from None
-    except Exception as error:
-        raise InputError(f"`{path}` cannot be read as CSV: {_reason(error)}") from None
-    for column in frame.columns if quoted and path.stat().st_size > MOST_FIELD else ():
-        if frame[column].dtype.kind not in "biuf" and max(map(len, map(str, frame[column])), default=0) > MOST_FIELD:
-            raise InputError(f"`{path}`: column `{str(column)[:40]}` has a field of more than {MOST_FIELD} bytes")
-    return frame
-
-
-def _check_fields(path: Path) -> bool:
-    """Refuse a CSV file with a longer stretch between two commas or line ends than a field may have.
-
-    Return whether it has quotes: a field in quotes may hold commas and line ends, and is measured when it is read.
-    """
-    open_for, quoted = 0, False
-    with path.open("rb") as file:
-        while block := file.read(MOST_FIELD):
-            first = min((at for at in map(block.find, (b",", b"\n", b"\r", b";", b"\t")) if at >= 0), default=-1)
-            open_for += len(block) if first < 0 else first
-            if open_for > MOST_FIELD:
-                raise InputError(f"`{path}` cannot be read as CSV: it has a field of more than {MOST_FIELD} bytes")
-            if first >= 0:
-                open_for = len(block) - 1 - max(map(block.rfind, (b",", b"\n", b"\r", b";", b"\t")))
-            quoted = quoted or b'"' in block
-    return quoted
-
-
-def _check_columns(path: Path, count: int) -> None:
-    if count > MOST_COLUMNS:
-        raise InputError(f"`{path}` has {count:,} columns; a table may have at most {MOST_COLUMNS:,}")
-
-
-def _reason(error: Exception) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
-
-
-def _read_parquet(path: Path) -> pd.DataFrame:
-    import pandas as pd
-
-    try:
-        from pyarrow import parquet, types
-
-        about = parquet.read_metadata(path)
-        _check_columns(path, about.num_columns)
-        unpacked = sum(about.row_group(at).total_byte_size for at in range(about.num_row_groups))
-        if max(unpacked, about.num_rows * max(1, about.num_columns)) > MOST_DATA:
-            raise InputError(f"`{path}` would unpack to more than {MOST_DATA / 2**30:g} GiB, the most for a table")
-        for field in parquet.read_schema(path):
-            if types.is_nested(field.type) or types.is_binary(field.type) or types.is_large_binary(field.type):
-                raise InputError(f"`{path}`: column `{field.name}` is of type {field.type}; expected numbers or text")
-        return pd.read_parquet(path)
-    except InputError:
-        raise
-    except ImportError:
-        raise InputError(f"`{path}` needs pyarrow: pip install 'fedcollab[parquet]'") from None
-    except Exception as error:
-        raise InputError(f"`{path}` cannot be read as Parquet: {_reason(error)}") from None
-
-
-TABLES = {".csv": _read_csv, ".parquet": _read_parquet}
-READABLE = {*TABLES, ".npz"}

@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping
+from typing import Any
+
+from fedcollab.errors import is_number
 
 _BLANKS = re.compile(r"[\s_]+")
 _NUMBER = re.compile(r"(?<![\w.])([+-]?)0*(\d+)(?:\.(\d*?)0*)?(?![\w.])")
@@ -92,3 +95,28 @@ def merging(counts: Iterable[Mapping[str, int]]) -> dict[str, str]:
         for text, count in each.items():
             total[text] = total.get(text, 0) + count
     return {text: texts[0] for texts in spellings(total).values() for text in texts[1:]}
+
+
+def mapped(labels: Iterable[Any], label_map: Mapping[str, str]) -> list[Any]:
+    """Return labels with those of the map replaced; a number is found however it is written.
+
+    Parameters
+    ----------
+    labels : iterable
+        The labels.
+    label_map : mapping of str to str
+        What to write instead.
+
+    Examples
+    --------
+    >>> mapped([1.0, 2.0, "Yes "], {"1": "yes", "Yes": "yes"})
+    ['yes', 2.0, 'yes']
+    """
+    known = {_plain(old): new for old, new in label_map.items()}
+    return [known.get(_plain(label), label) for label in labels]
+
+
+def _plain(label: Any) -> str:
+    """Return a label as text: without blanks around it, and a whole number without a decimal point."""
+    text = str(label).strip()
+    return f"{float(text):.0f}" if is_number(text) and float(text).is_integer() else text

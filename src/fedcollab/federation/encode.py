@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcollab import encoders
+from fedcollab.data.rare import squares_about
 from fedcollab.data.schema import Schema
 from fedcollab.encoders.encoding import Encoding
 from fedcollab.errors import InputError
@@ -85,7 +86,7 @@ def encode(message: EncodeMessage, silo: Silo) -> EncodeReply:
 def encode_spread(message: EncodeSpreadMessage, silo: Silo) -> EncodeSpreadReply:
     """Round 2: return the sums of squared deviations from the federation's means."""
     features = encoders.encoded(encoders.find(message["encoder"]), silo.arrays.x, silo.device)
-    return {"squares": ((features.astype(np.float64) - message["mean"]) ** 2).sum(axis=0)}
+    return {"squares": squares_about(features.astype(np.float64), message["mean"])}
 
 
 def with_encoder(

@@ -18,6 +18,7 @@ from msgspec import Meta
 from numpy.typing import NDArray
 
 from fedcollab.data.client import feature_shape, is_table
+from fedcollab.data.rare import alike_columns, squares_about
 from fedcollab.data.schema import Column, Schema
 from fedcollab.errors import FedcollabWarning, InputError, number
 from fedcollab.federation.plausible import contradiction, impossible
@@ -36,6 +37,7 @@ KEPT_SCHEMAS = 1000  # digests of schemas that a silo remembers
 SCALES = ("auto", "features", "channels", "none")
 
 Floats = NDArray[np.float64]
+Kind = Literal["numeric", "categorical", "empty"]
 Share = Annotated[float, Meta(ge=0, le=1)]
 
 
@@ -61,7 +63,7 @@ class DescribeReply(TypedDict):
     table: bool
     shape: list[Text | Positive]
     sum: Annotated[Floats, Sides("_")]
-    kinds: NotRequired[Annotated[list[Literal["numeric", "categorical", "empty"]], Sides("C")]]
+    kinds: NotRequired[Annotated[list[Kind], Sides("C")]]
     categories: NotRequired[Annotated[list[list[Text]], Sides("C")]]
     present: NotRequired[Annotated[NDArray[np.int64], Sides("C")]]
     min_coalition: NotRequired[Positive]
@@ -169,9 +171,9 @@ def describe(message: DescribeMessage, silo: Silo) -> DescribeReply:
     if silo.limits.fewest_partners > 1:
         reply["min_coalition"] = silo.limits.fewest_partners
     if not is_table(data.x):
-        reply["sum"] = _reduced(data.x.astype(np.float64), message["scale"]).sum(axis=0)
+        reply["sum"] = _summed(data.x, message["scale"], silo).sum(axis=0)
         return reply
-    columns = [_column(data.x[name], name, silo.name) for name in data.x.columns]
+    columns = [_summed_column(data.x[name], name, silo) for name in data.x.columns]
     reply["sum"] = np.array([values.sum() if kind == "numeric" else 0.0 for kind, values in columns], dtype=np.float64)
     reply["kinds"] = [kind for kind, _ in columns]
     reply["categories"] = [sorted(set(values.tolist())) if kind == "categorical" else [] for kind, values in columns]
@@ -192,11 +194,11 @@ def spread(message: SpreadMessage, silo: Silo) -> SpreadReply:
     data = silo.with_test(message["test_share"], message["seed"])
     mean = message["mean"]
     if not is_table(data.x):
-        return {"squares": ((_reduced(data.x.astype(np.float64), message["scale"]) - mean) ** 2).sum(axis=0)}
+        return {"squares": squares_about(_summed(data.x, message["scale"], silo), mean)}
     squares = []
     for name, centre in zip(data.x.columns, mean, strict=True):
-        kind, values = _column(data.x[name], name, silo.name)
-        squares.append(((values - centre) ** 2).sum() if kind == "numeric" else 0.0)
+        kind, values = _summed_column(data.x[name], name, silo)
+        squares.append(float(squares_about(values, centre)) if kind == "numeric" else 0.0)
     return {"squares": np.array(squares, dtype=np.float64)}
 
 
@@ -266,7 +268,19 @@ def _reduced(x: Floats, scale: str) -> Floats:
     return x.reshape(-1, 1)
 
 
-def _column(values: Any, name: str, client: str) -> tuple[Literal["numeric", "categorical", "empty"], NDArray[Any]]:
+def _summed(x: Any, scale: str, silo: Silo) -> Floats:
+    """Return the values of an array as they are summed: no feature tells fewer samples than the limit apart."""
+    values = _reduced(x.astype(np.float64), scale)
+    return alike_columns(values, silo.limits.min_samples) if len(values) == len(x) else values
+
+
+def _summed_column(values: Any, name: str, silo: Silo) -> tuple[Kind, NDArray[Any]]:
+    """Return a column's kind and its present values as they are summed: none that only a few rows have."""
+    kind, present = _column(values, name, silo.name)
+    return kind, alike_columns(present, silo.limits.min_samples) if kind == "numeric" else present
+
+
+def _column(values: Any, name: str, client: str) -> tuple[Kind, NDArray[Any]]:
     """Return a column's kind and its present values."""
     present = values.dropna()
     if len(present) == 0:

@@ -18,6 +18,7 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray
 
+from fedcollab.data.rare import alike_columns
 from fedcollab.wire.fields import MOST, Finite, Text
 
 #: the most categories that a column may have, and whole numbers with at most that many values count as categories
@@ -137,6 +138,7 @@ def _kind(values: Any, present: int) -> Kind:
 
 
 def _add_moments(found: ColumnProfile, numbers: NDArray[np.float64], limit: int) -> None:
+    numbers = alike_columns(numbers, limit)
     found["mean"], found["std"] = rounded(float(numbers.mean())), rounded(float(numbers.std()))
     sizes = np.abs(numbers[numbers != 0])
     if len(sizes) >= max(limit, 2):

@@ -66,6 +66,16 @@ class Inspection:
         The clients that answered, in order of name.
     profiles : mapping
         The counts and moments that each client gave, for `differences`.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from fedcollab import ClientData, inspect
+    >>> table = pd.DataFrame({"age": range(40, 70), "ward": ["a", "b", "c"] * 10})
+    >>> labels = [0, 1] * 15
+    >>> found = inspect([ClientData("north", table, labels), ClientData("south", table[["age"]], labels)])
+    >>> [(finding.client, finding.column, finding.kind) for finding in found.errors if finding.client]
+    [('south', 'ward', 'column-missing')]
     """
 
     findings: tuple[Finding, ...]

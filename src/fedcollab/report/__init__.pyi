@@ -18,3 +18,4 @@ from .terminal import show_training as show_training
 from .words import answer_sentence as answer_sentence
 from .words import coalition_line as coalition_line
 from .words import range_of_names as range_of_names
+from .words import signed as signed

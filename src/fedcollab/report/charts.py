@@ -1,4 +1,7 @@
-"""The pictures: functions from values to Altair charts, used on the page, in notebooks and as figures.
+"""Pictures of distances, coalitions and clients: functions from values to Altair charts.
+
+They are used on the page, in notebooks and as figures. What training reached is drawn in `training_charts`, what was
+advised in `advice_charts`.
 
 Charts that the page's slider moves take their data by name (`cells`, `blocks`, `bars`, `totals`) or read a parameter
 (`order`, `rank`, `current`); everywhere else the same functions get values.
@@ -266,7 +269,7 @@ def bounds(rows: Rows | None, count: int) -> Chart:
         How many clients there are.
     """
     data = alt.NamedData(name="bars") if rows is None else alt.InlineData(values=rows)
-    x = _client_axis(count)
+    x = client_axis(count)
     tips = [
         alt.Tooltip("name:N", title="Client"),
         alt.Tooltip("coalition:Q", title="Coalition"),
@@ -356,7 +359,7 @@ def quantities(rows: Rows) -> Chart:
         .transform_calculate(floor="1" if wide else "0")
         .mark_bar(color=theme.COLOURS["in coalitions"], width={"band": 0.8 if count <= NAMED else 1})
         .encode(
-            x=_client_axis(count),
+            x=client_axis(count),
             y=alt.Y(
                 "samples:Q",
                 title="Training samples" + (" (logarithmic)" if wide else ""),
@@ -391,7 +394,7 @@ def label_mix(rows: Rows, count: int, labels: Sequence[str]) -> Chart:
         alt.Chart(alt.InlineData(values=rows))
         .mark_rect(stroke=None, color=theme.COLOURS["in coalitions"])
         .encode(
-            x=_client_axis(count),
+            x=client_axis(count),
             y=alt.Y(
                 "label:N", title="Label", sort=list(labels), axis=alt.Axis(ticks=False, domain=False, labelLimit=110)
             ),
@@ -410,94 +413,14 @@ def label_mix(rows: Rows, count: int, labels: Sequence[str]) -> Chart:
     return chart
 
 
-def gains(rows: Rows, count: int) -> Chart:
-    """Draw each client's accuracy trained alone, with everyone, and in its coalition, with intervals side by side.
+def client_axis(count: int) -> alt.X:
+    """Return an axis with clients side by side in the order of `place`, named where there is room.
 
     Parameters
     ----------
-    rows : list of dict
-        One row for each client and way of training, as `gain_rows` returns them.
     count : int
-        How many clients there are.
+        How many clients there are; more than `NAMED` get no names.
     """
-    ways = [way for way in theme.WAYS if any(row["way"] == way for row in rows)]
-    base = alt.Chart(alt.InlineData(values=rows)).encode(
-        x=_client_axis(count), xOffset=alt.XOffset("way:N", scale=alt.Scale(domain=ways, paddingOuter=0.3))
-    )
-    spread = base.mark_rule(opacity=0.55).encode(
-        y=alt.Y("low:Q", title="Test accuracy", axis=alt.Axis(format=".0%"), scale=alt.Scale(zero=False)),
-        y2="high:Q",
-        color=_way_colour(ways),
-    )
-    shape = {"alone": "circle", "everyone together": "cross", "in coalitions": "diamond", "as advised": "diamond"}
-    points = base.mark_point(filled=True, opacity=1, size=60 if count <= NAMED else 20).encode(
-        y=alt.Y("accuracy:Q", title="Test accuracy", axis=alt.Axis(format=".0%"), scale=alt.Scale(zero=False)),
-        color=_way_colour(ways),
-        shape=alt.Shape(
-            "way:N", scale=alt.Scale(domain=ways, range=[shape[way] for way in ways]), legend=alt.Legend(title=None)
-        ),
-        tooltip=[
-            alt.Tooltip("name:N", title="Client"),
-            alt.Tooltip("way:N", title="Trained"),
-            alt.Tooltip("accuracy:Q", title="Accuracy", format=".1%"),
-            *([alt.Tooltip(end, format=".1%") for end in ("low:Q", "high:Q")] if "low" in rows[0] else []),
-        ],
-    )
-    return alt.layer(*([spread] if any("low" in row for row in rows) else []), points)
-
-
-def curves(rows: Rows, domain: Sequence[float], *, legend: bool = True) -> Chart:
-    """Draw the mean test accuracy of a coalition's clients by round, for every way of training.
-
-    Parameters
-    ----------
-    rows : list of dict
-        One row for each round and way of training.
-    domain : sequence of float
-        Least and greatest accuracy of the axis.
-    legend : bool, default True
-        Whether to draw the legend.
-    """
-    ways = [way for way in theme.WAYS if any(row["way"] == way for row in rows)]
-    dash = {"alone": [2, 3], "everyone together": [7, 4], "in coalitions": [1, 0], "as advised": [1, 0]}
-    chart: Chart = (
-        alt.Chart(alt.InlineData(values=rows))
-        .mark_line(strokeWidth=2.2)
-        .encode(
-            x=alt.X("round:Q", title="Round", axis=alt.Axis(grid=False, tickCount=5, tickMinStep=1)),
-            y=alt.Y(
-                "accuracy:Q",
-                title="Test accuracy",
-                axis=alt.Axis(format=".0%", tickCount=5),
-                scale=alt.Scale(domain=list(domain), nice=True),
-            ),
-            color=_way_colour(ways, legend),
-            strokeDash=alt.StrokeDash(
-                "way:N",
-                scale=alt.Scale(domain=ways, range=[dash[way] for way in ways]),
-                legend=alt.Legend(title=None, symbolType="stroke") if legend else None,
-            ),
-            tooltip=[
-                alt.Tooltip("round:Q", title="Round"),
-                alt.Tooltip("way:N", title="Trained"),
-                alt.Tooltip("accuracy:Q", title="Accuracy", format=".1%"),
-            ],
-        )
-    )
-    return chart
-
-
-def _way_colour(ways: Sequence[str], legend: bool = True) -> alt.Color:
-    """Return the colours of the ways of training."""
-    return alt.Color(
-        "way:N",
-        scale=alt.Scale(domain=list(ways), range=[theme.WAYS[way] for way in ways]),
-        legend=alt.Legend(title=None) if legend else None,
-    )
-
-
-def _client_axis(count: int) -> alt.X:
-    """Return an axis with clients side by side in the order of `place`, named where there is room."""
     axis = alt.Axis(
         labelAngle=-90 if count > 6 else 0,
         labelLimit=110,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedcollab.report import advice_charts, charts, trained
+from fedcollab.report import advice_charts, charts, trained, training_charts
 from fedcollab.report.advised import NAMED, expected_rows, groups_of
 from fedcollab.report.differences import (
     between_coalitions,
@@ -72,10 +72,12 @@ def pictures(run: RunContents, moved: dict[str, Any] | None, *, live: bool) -> d
         made["labels"] = charts.label_mix(mixes, _drawn(run), shown).properties(height=height)
     if run.results:
         reached = _in_groups(run, trained.gain_rows(run, place), ("accuracy", "low", "high"), by="way")
-        made["gains"] = charts.gains(reached, _drawn(run)).properties(height=300)
+        made["gains"] = training_charts.gains(reached, _drawn(run)).properties(height=300)
         curves = trained.curve_rows(run)
         for picture in curves:
-            chart = charts.curves(picture["rows"], trained.domain(curves), legend=not live).properties(height=190)
+            chart = training_charts.curves(picture["rows"], trained.domain(curves), legend=not live).properties(
+                height=190
+            )
             made[f"curve-{picture['coalition']}"] = chart
     return made
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from fedcollab.coalitions import Collaboration
 from fedcollab.distances import Distances
-from fedcollab.report import charts, theme
+from fedcollab.report import charts, theme, training_charts
 from fedcollab.report.charts import Chart
 from fedcollab.report.notebook import client_names
 
@@ -42,7 +42,7 @@ def plot_training(result: TrainingResult) -> Chart:
         for i, (name, value) in enumerate(zip(result.names, result.reported, strict=True))
         if np.isfinite(value)
     ]
-    return _styled(charts.gains(rows, len(rows)).properties(width=WIDTH, height=240))
+    return _styled(training_charts.gains(rows, len(rows)).properties(width=WIDTH, height=240))
 
 
 def _styled(chart: Chart) -> Chart:

@@ -1,4 +1,4 @@
-"""One run: its directory, its stages, and its clients that come and go."""
+"""A run: its directory, its stages, and its clients that come and go."""
 
 import lazy_loader
 

@@ -3,7 +3,7 @@ from .comparing import read_comparison as read_comparison
 from .fitted import Fitted as Fitted
 from .learning_curve import read_learning_curve as read_learning_curve
 from .pipeline import FedCollab as FedCollab
+from .provenance import command as command
+from .provenance import versions as versions
 from .run import WAYS as WAYS
 from .run import Run as Run
-from .run import command as command
-from .run import versions as versions

@@ -57,6 +57,16 @@ class FedCollab:
         anything is estimated.
     model_options : dict
         Settings of that model.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x = np.random.default_rng(0).normal(size=(90, 2))
+    >>> y = (x[:, 0] > 0).astype(int)
+    >>> clients = {"north": (x[:30], y[:30]), "south": (x[30:60], y[30:60]), "east": (x[60:], 1 - y[60:])}
+    >>> fitted = FedCollab(C=5.0, model="logistic").fit(clients)
+    >>> fitted.distances.names, fitted.collaboration.coalitions
+    (('east', 'north', 'south'), [['east'], ['north', 'south']])
     """
 
     C: float | str = "auto"

@@ -1,4 +1,4 @@
-"""One run, one folder, one owner: what was asked, what every stage left, and whether that still answers the question.
+"""A run and its folder: what was asked, what every stage left, and whether that still answers the question.
 
     run.json             what was asked: command, settings, seed, versions, date, and how each client describes itself
     inspection.json      what the data check found, on the command line
@@ -23,30 +23,24 @@ people and programs; never pickle.
 
 from __future__ import annotations
 
-import json
-import os
-import platform
-import shlex
-import shutil
-import sys
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeVar
 
-from fedcollab import __version__, coalitions, files, training
+from fedcollab import coalitions, files, training
 from fedcollab.advice.result import Advice
 from fedcollab.coalitions import Collaboration, CPath
 from fedcollab.data.schema import Schema
 from fedcollab.distances import Distances
 from fedcollab.errors import FedcollabWarning, InputError
 from fedcollab.federation import Federation, describe_clients
+from fedcollab.runs import transaction
+from fedcollab.runs.provenance import as_json, differences, provenance
 
 T = TypeVar("T")
 
-PACKAGES = ("numpy", "torch", "scikit-learn", "pandas")
 #: the ways of training that a run compares, and their words
 WAYS = {"local": "alone", "global": "everyone together", "coalitions": "in coalitions"}
 #: what is made of each artefact, latest first
@@ -60,8 +54,6 @@ MADE_OF: dict[str, tuple[str, ...]] = {
 REDRAWN = 20
 #: in run.json: every artefact of this run says what it was made with
 STAMPED = "artefacts_say_what_they_were_made_with"
-#: a change of several files that is ready but not yet in place (see `replace_files`)
-NEXT = "history/.next"
 
 
 class Run:
@@ -112,7 +104,7 @@ class Run:
     @classmethod
     def _start(cls, path: str | Path, settings: Mapping[str, Any], *, fresh: bool) -> Run:
         run = cls(path)
-        wanted = _as_json(settings)
+        wanted = as_json(settings)
         files.sweep(run.file("run.json"))
         if run.path.exists() and not run.path.is_dir():
             raise InputError(f"`--out` (={str(path)!r}) is a file; expected a folder")
@@ -132,7 +124,7 @@ class Run:
         elif run.path.is_dir() and any(run.path.iterdir()):
             raise InputError(f"`--out` (={str(path)!r}) is not empty and holds no run; give another folder")
         run.make_folder()
-        run.write_config({"settings": wanted, **_provenance(), STAMPED: True})
+        run.write_config({"settings": wanted, **provenance(), STAMPED: True})
         return run
 
     @classmethod
@@ -289,10 +281,8 @@ class Run:
         CPath or None
             None if there is no collaboration yet, if it is constrained, or if computing again would take long.
         """
-        if self.has("path.json") and self._made_of("path.json", "distances.json") in (
-            None,
-            self.digest("distances.json"),
-        ):
+        today = (None, self.digest("distances.json"))
+        if self.has("path.json") and self._made_of("path.json", "distances.json") in today:
             return CPath.load(self.file("path.json"))
         found, known = self.collaboration(), self.distances()
         if found is None or found.constraints.any or len(known.names) > REDRAWN:
@@ -349,7 +339,7 @@ class Run:
             What `load` or `compute` returned.
         """
         with self.working():
-            return self._stage(name, load, _as_json(made), compute)
+            return self._stage(name, load, as_json(made), compute)
 
     def _stage(self, name: str, load: Callable[[Path], T], wanted: dict[str, Any], compute: Callable[[], T]) -> T:
         if self.has(name):
@@ -383,7 +373,7 @@ class Run:
         federation.runtime.keep_journal(self.path)
         described = describe_clients(federation)
         if self.has("schema.json") and self.schema() != federation.schema:
-            differing = _differing(self.schema().settings, federation.schema.settings) or ["other data"]
+            differing = differences(self.schema().settings, federation.schema.settings) or ["other data"]
             target = self.set_aside(*MADE_OF["schema.json"], "schema.json")
             warnings.warn(
                 f"the clients were prepared otherwise ({', '.join(differing)}); all stages are in {target} now, "
@@ -394,7 +384,7 @@ class Run:
         if not self.has("schema.json"):
             federation.schema.save(self.file("schema.json"))
         if "started" not in self.config():
-            self.write_config({**_provenance(), STAMPED: True})
+            self.write_config({**provenance(), STAMPED: True})
         if not self.has("distances.json"):
             self.write_clients(federation, described)
         return described
@@ -424,25 +414,9 @@ class Run:
 
     def recover(self) -> None:
         """Complete a change of several files that is ready, and remove one that is not."""
-        if self.has(NEXT):
+        if self.has(transaction.NEXT):
             with self.working():
-                self._recover()
-
-    def _recover(self) -> None:
-        staged = self.file(NEXT)
-        if (staged / "ready.json").exists():
-            plan = files.read_json(staged / "ready.json", "change")
-            for old, new in plan["aside"].items():
-                if self.has(old) and not self.has(new):
-                    self.file(new).parent.mkdir(parents=True, exist_ok=True)
-                    os.replace(self.file(old), self.file(new))
-            for name in plan["files"]:
-                if (staged / name).exists():
-                    self.file(name).parent.mkdir(parents=True, exist_ok=True)
-                    os.replace(staged / name, self.file(name))
-            files.sync_folder(self.path)
-            (staged / "ready.json").unlink()
-        shutil.rmtree(staged, ignore_errors=True)
+                transaction.complete(self.path)
 
     def replace_files(self, write: Callable[[Path], None], aside: Mapping[str, str]) -> None:
         """Change several files at once: a process that is killed leaves the old state, or one that `recover` completes.
@@ -455,13 +429,7 @@ class Run:
             Files that no longer hold, and where they are moved to.
         """
         with self.working():
-            staged = self.file(NEXT)
-            shutil.rmtree(staged, ignore_errors=True)
-            write(staged)
-            names = [str(path.relative_to(staged)) for path in sorted(staged.rglob("*")) if path.is_file()]
-            content = {"aside": {old: new for old, new in aside.items() if self.has(old)}, "files": names}
-            files.write_json(staged / "ready.json", "change", content)
-            self._recover()
+            transaction.replace(self.path, write, aside)
 
     def _differing(self, name: str, wanted: dict[str, Any]) -> list[str]:
         """Return, in words, which settings and inputs of an artefact differ from those that are asked for now."""
@@ -472,66 +440,10 @@ class Run:
         return [
             text
             for part in ("settings", "inputs")
-            for text in _differing(made[part], wanted[part], newcomers=newcomers)
+            for text in differences(made[part], wanted[part], newcomers=newcomers)
         ]
 
     def _empty(self) -> None:
         """Remove everything in the folder of the run."""
         for item in sorted(self.path.rglob("*"), reverse=True):
             item.rmdir() if item.is_dir() and not item.is_symlink() else item.unlink()
-
-
-def command() -> str:
-    """Return the command line that started this process, as a person would type it.
-
-    Of an absolute path only the last part is kept: the run is shown to others, who need not know where the data are.
-    """
-    words = [Path(word).name if Path(word).is_absolute() else word for word in sys.argv[1:]]
-    program = Path(sys.argv[0]).name
-    return shlex.join(["fedcollab" if program in ("", "-c") else program, *words])
-
-
-def versions() -> dict[str, str]:
-    """Return the versions of what ran: fedcollab, Python, and the packages whose version can change a figure."""
-    found = {"fedcollab": __version__, "python": platform.python_version()}
-    for package in PACKAGES:
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
-
-
-def _provenance() -> dict[str, Any]:
-    """Return the command, the time and the versions with which a run starts."""
-    return {"command": command(), "started": files.now(), "versions": versions()}
-
-
-def _as_json(value: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a mapping as it will read back from JSON."""
-    plain: dict[str, Any] = json.loads(files.dumps(dict(value)))
-    return plain
-
-
-def _differing(known: Mapping[str, Any], wanted: Mapping[str, Any], *, newcomers: bool = False) -> list[str]:
-    """Say which settings or inputs differ; clients are compared one by one, as far as both sides know them.
-
-    Parameters
-    ----------
-    known, wanted : mapping
-        What an artefact was made with, and what is asked for now.
-    newcomers : bool
-        Whether a client that is known only now counts as a difference.
-    """
-    texts = []
-    for key in dict.fromkeys((*known, *wanted)):
-        before, now = known.get(key), wanted.get(key)
-        if key == "clients":
-            old, new = before or {}, now or {}
-            both = [name for name in old if name in new and None not in (old[name], new[name])]
-            texts += [f"the data of `{name}`" for name in both if old[name] != new[name]]
-            texts += [f"`{name}` is new" for name in new if newcomers and name not in old]
-        elif before != now:
-            long = len(f"{before}{now}") > 60
-            texts.append(key if long else f"{key}: {before} before, {now} now")
-    return texts

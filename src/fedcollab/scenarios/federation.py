@@ -43,6 +43,11 @@ def federation_names() -> list[str]:
     -------
     list of str
         Names that `federation_clients` takes.
+
+    Examples
+    --------
+    >>> federation_names()[:2]  # doctest: +SKIP
+    ['heart', 'airlines']
     """
     hospitals = ["heart"] if place("heart") else []
     return [*hospitals, *(name for name in tables_here() if name != "heart")]
@@ -104,11 +109,16 @@ def federation_clients(
     Returns
     -------
     list of ClientData
+        The clients, each with a test split.
 
     Raises
     ------
     InputError
         If the federation is unknown or not on this machine, or a number is out of range.
+
+    Examples
+    --------
+    >>> clients = federation_clients("loans_states", split=1)  # doctest: +SKIP
     """
     return _deal(read_federation(name), split, clients=clients, quantity=quantity, test=test, share=share)
 

@@ -40,6 +40,10 @@ def load(path: str | Path) -> Scenario:
     ------
     InputError
         If the file cannot be read, or has an unknown or wrong entry.
+
+    Examples
+    --------
+    >>> clients = load("experiments/digits.toml").clients  # doctest: +SKIP
     """
     path = Path(path)
     content = parse_toml(path, "a scenario file (TOML)")

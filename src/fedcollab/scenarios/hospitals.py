@@ -59,6 +59,11 @@ def heart_clients(*, seed: int = 0, test: float = 0.2, features: str = "usable")
     ------
     InputError
         If the data set is not on this machine.
+
+    Examples
+    --------
+    >>> [client.name for client in heart_clients()]  # doctest: +SKIP
+    ['cleveland', 'hungarian', 'switzerland', 'va']
     """
     return hospitals(tables("heart"), seed=seed, test=test, features=features).clients
 

@@ -13,6 +13,7 @@ All of it is `cryptography`'s; nothing here is new but the order.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Sequence
@@ -121,6 +122,11 @@ def public_of(private: bytes) -> str:
 def without_comment(public: str) -> str:
     """Return a public key in OpenSSH's format without its comment, so that two can be compared."""
     return " ".join(public.split()[:2])
+
+
+def fingerprint(public: str) -> str:
+    """Return the fingerprint of a public key in OpenSSH's format: SHA-256, 64 digits; a comment does not count."""
+    return hashlib.sha256(without_comment(public).encode()).hexdigest()
 
 
 def certify(identity: bytes, name: str, group: str, members: Sequence[str], threshold: int, key: bytes) -> Certificate:

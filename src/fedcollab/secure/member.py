@@ -14,7 +14,7 @@ What a silo keeps, so that it is true whatever the server says:
 - the keys of its partners' silos: those that its administrator gave, else those that it saw first
 - the round that it masked last: no round is masked twice with different content, an older one never
 - who was left, as told in that round: nothing is revealed for any other list
-- with whom it has added up which model: nothing is added up for the same model with others (`nested`)
+- with whom it has added up which model, and which update: nothing is added up for the same with others (`nested`)
 
 The context of every seed and box is a digest of all that the members are sent alike. A model crafted for one member
 makes garbage of the sum, and is noticed: boxes do not open.
@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 
 from fedcollab.secure import keys, shamir
 from fedcollab.secure.keys import BOX, Certificate, Unproven
-from fedcollab.secure.nested import LEAST, remember_sum
+from fedcollab.secure.nested import LEAST, limit_left, remember_sum, update_digest
 from fedcollab.secure.quantise import Integers, to_integers
 from fedcollab.wire.action import Refused
 from fedcollab.wire.message import Message
@@ -227,12 +227,16 @@ def mask(silo: Silo, message: Mapping[str, Any], arrays: Mapping[str, NDArray[An
             boxes[other] = np.frombuffer(box, dtype=np.uint8)
     layout = [[key, list(part.shape)] for key, part in parts.items()]
     reply: Message = {"masked": masked, "layout": layout, "boxes": boxes, "cut": cut}
+    update = update_digest(message)
+    if kept["threshold"] == len(members):
+        limit_left(update, members, silo)
     remember_sum(message, silo)
     silo.state[GROUP] = {
         **{key: value for key, value in kept.items() if key not in ("left", "own")},
         "rounds": {**kept["rounds"], message["training"]: message["round"]},
         "training": message["training"],
         "context": context.hex(),
+        "update": update,
         **({"own": np.frombuffer(shares[me], dtype=np.uint8)} if shares[me] else {}),
     }
     return reply
@@ -287,6 +291,7 @@ def reveal(silo: Silo, message: Mapping[str, Any]) -> Bytes:
         opened = bytes(kept["own"]) if number == me else _open(kept, name, context, bytes(box))
         shares = np.frombuffer(opened, dtype=np.uint8).reshape(len(members), shamir.BYTES)
         rows.append(shares[[number, *gone]])
+    limit_left(kept["update"], left, silo)
     silo.state[GROUP] = {**kept, "left": left}
     return np.stack(rows)
 
@@ -316,9 +321,13 @@ def _meet(silo: Silo, kept: Message, certificates: Sequence[str]) -> None:
             raise Refused(f"the certificate of `{name}` is for another group, or for other members")
         if name == silo.name:
             continue
-        if name not in given and (given or silo.limits.secure_aggregation):
+        planned = silo.agreed.partners.get(name, "")
+        if planned and keys.fingerprint(each.identity) != planned:
+            raise Refused(f"the certificate of `{name}` is signed by another key than the plan names for it")
+        if not planned and name not in given and (given or silo.limits.secure_aggregation):
             raise Refused(f"this silo's administrator has given no public key of `{name}` (partners/{name}.pub)")
-        if given.get(name, seen.get(name, each.identity)) != each.identity:
+        known = each.identity if planned else seen.get(name, each.identity)
+        if given.get(name, known) != each.identity:
             raise Refused(f"the certificate of `{name}` is signed by another key than that of the silo `{name}`")
         seen[name] = each.identity
     private = bytes(kept["private"])

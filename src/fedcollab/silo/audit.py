@@ -122,6 +122,14 @@ class Audit:
             finally:
                 os.close(folder)
 
+    def latest(self) -> str:
+        """Return the time of the newest entry; an empty text if there is none."""
+        try:
+            with self.path.open("rb") as file:
+                return next((str(entry["time"]) for entry in map(_read, _lines_backwards(file)) if entry), "")
+        except OSError:
+            return ""
+
     def entries(self) -> list[dict[str, Any]]:
         """Return every entry, oldest first; a line that is incomplete because its writer was killed is left out."""
         return [entry for entry in map(_read, self._lines()) if entry is not None]

@@ -26,7 +26,7 @@ from fedcollab.wire.action import ACTIONS, SPENDS, Action, Refused, Release
 from fedcollab.wire.fields import BrokenMessage
 from fedcollab.wire.limits import Limits
 from fedcollab.wire.message import Message, pack, receive, unpack
-from fedcollab.wire.silo import Silo
+from fedcollab.wire.silo import Agreed, Silo
 
 #: K of `silo.rounding`, by what a question costs; where a silo's limits allow very many, this part of them
 EXACT, PARTS = {"models": 20, "rounds": 200}, {"models": 15, "rounds": 6}
@@ -100,8 +100,9 @@ class Guard:
         try:
             action = self._find(name)
             message = self._admit(action, content)
+            digest = _with_state(action, message, silo, digest)
             plan = self._plan(action, message, silo)
-            silo.starts = () if plan is None else plan.plan.starts
+            silo.agreed = Agreed() if plan is None else plan.plan.agreed
             reply = self._again(action, digest, silo)
             if reply is None:
                 cost, silo.coarseness = self._cost(action, message, digest, silo, plan)
@@ -127,6 +128,10 @@ class Guard:
             return Served(reply, done=False)
         return Served(reply, done=outcome == "answered")
 
+    def _now(self) -> str:
+        """Return the time, never one before the newest entry's: budgets are counted by time, and clocks may go back."""
+        return max(now("milliseconds"), self.log.latest())
+
     def _find(self, name: str) -> Action:
         if name not in ACTIONS or (self.limits.actions is not None and name not in self.limits.actions):
             raise Refused(f"this silo does not do {name[:40]!r}")
@@ -145,7 +150,9 @@ class Guard:
         """Return the approved plan that a message belongs to, or None where the silo requires none."""
         objections = []
         for approved in reversed(self.plans):
-            why = approved.plan.objection(action, message, silo.name)
+            early = approved.approved > self._now()
+            why = "the plan was approved later than this silo's clock shows: it must be set" if early else None
+            why = why or approved.plan.objection(action, message, silo.name)
             if why is None:
                 return approved
             objections.append(why)
@@ -212,7 +219,7 @@ class Guard:
 
     def _entries(self, plan: Approved | None) -> list[dict[str, Any]]:
         """Return the entries of the log that count against a plan's budget, or against today's, refusals included."""
-        since, wanted = (now()[:10], "") if plan is None else (plan.approved, plan.plan.digest)
+        since, wanted = (self._now()[:10], "") if plan is None else (plan.approved, plan.plan.digest)
         return [entry for entry in self.log.since(since) if entry.get("plan", "") == wanted]
 
     def _limit(self, action: Action, message: Message, silo: Silo, run: str, plan: Approved | None) -> None:
@@ -227,7 +234,7 @@ class Guard:
         most = self.limits.max_runs_per_day
         if not most:
             return
-        today = now()[:10]
+        today = self._now()[:10]
         runs = {entry["run"] for entry in self.log.since(today) if entry["outcome"] == "answered"}
         if run not in runs and len(runs) >= most:
             raise Refused(f"this silo takes part in {most} run(s) a day, and has today")
@@ -270,7 +277,7 @@ class Guard:
     ) -> Entry:
         answered = outcome == "answered"
         return Entry(
-            time=now("milliseconds"),
+            time=self._now(),
             run=run,
             action=name[:40],
             purpose=ACTIONS[name].purpose if answered else "nothing but this answer left",
@@ -283,6 +290,12 @@ class Guard:
             why=why,
             digest=digest,
         )
+
+
+def _with_state(action: Action, message: Message, silo: Silo, digest: str) -> str:
+    """Return the digest of a message together with what of the silo's state its answer depends on."""
+    read = [] if action.reads is None else [part for part in action.reads(message, silo) if part is not None]
+    return hashlib.sha256(digest.encode() + b"".join(map(pack, read))).hexdigest() if read else digest
 
 
 def _is_answered(entry: Mapping[str, Any]) -> bool:

@@ -27,6 +27,7 @@ from fedcollab.files import write_bytes
 from fedcollab.parsing import read_json_file
 from fedcollab.wire.action import ACTIONS, SPENDS, Action, Step
 from fedcollab.wire.message import Message
+from fedcollab.wire.silo import Agreed
 
 Whole = Annotated[int, Meta(ge=0)]
 Above0 = Annotated[float, Meta(gt=0)]
@@ -133,6 +134,12 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """The plan's digest, which is its name in the log."""
         text = json.dumps(msgspec.to_builtins(self), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return hashlib.sha256(text.encode()).hexdigest()
+
+    @property
+    def agreed(self) -> Agreed:
+        """What a silo needs to know of the plan while it does what a message asks."""
+        masked = self.training is not None and self.training.secure_aggregation
+        return Agreed(self.digest, self.starts, masked, self.partners)
 
     def allowed(self, limits: Mapping[str, int]) -> dict[str, int]:
         """Return what may be spent: what the plan says, and no more than the silo's own limits."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,6 +10,8 @@ from fedcollab.silo.plans import METHODS, UPDATES, Approved, Plan, actions_of, t
 from fedcollab.wire.action import SPENDS, Release
 from fedcollab.wire.limits import Limits
 
+#: characters that are not shown as they are: control, format, unassigned, private, line and paragraph separators
+HIDDEN = ("Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp")
 #: what a reply of each kind tells the coordinator
 REVEALS = {
     Release.NOTHING: "nothing about samples leaves",
@@ -43,11 +46,32 @@ def review(plan: Plan, limits: Limits, entries: Sequence[Mapping[str, Any]], app
     lines += [f"Partners, with the beginning of their keys' fingerprints: {partners}.", "", "What it may ask for:"]
     for action in actions_of(plan):
         lines.append(f"  {action.step.value}: {action.name} ({action.purpose}); {REVEALS[action.release]}.")
+    if plan.candidates:
+        lines.append(f"The advice may train {plan.candidates} candidate(s); who trains with whom, and how, is open.")
+    if not limits.require_plan:
+        lines.append("This silo requires no plan: it also answers what is in none, with a budget for each day.")
     lines += ["", *_about_training(plan), "Its budget, and what this silo's limits leave of it:"]
     allowed = plan.allowed(limits.budget)
     lines += [f"  {allowed[kind]} {words} (asked: {plan.budget.get(kind, 0)})" for kind, words in SPENDS.items()]
     lines += _about_limits(plan, limits)
-    return [*lines, "", *_about_earlier(entries, approved)]
+    return [visible(line) for line in (*lines, "", *_about_earlier(entries, approved))]
+
+
+def visible(text: str) -> str:
+    """Return a line of which nothing is hidden: control and format characters, which a plan's texts may hold, escaped.
+
+    Else a purpose could move the cursor, write over the lines before it, or add lines that look like a review's.
+
+    Examples
+    --------
+    >>> print(visible("Purpose: heart\x1b[2J\nIts budget: 0"))
+    Purpose: heart\\x1b[2J\\x0aIts budget: 0
+    """
+    return "".join(_escaped(sign) if unicodedata.category(sign) in HIDDEN else sign for sign in text)
+
+
+def _escaped(sign: str) -> str:
+    return f"\\x{ord(sign):02x}" if ord(sign) < 256 else f"\\u{ord(sign):04x}"
 
 
 def _about_limits(plan: Plan, limits: Limits) -> list[str]:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from fedcollab import encoders
 from fedcollab.data.client import feature_shape, is_table
+from fedcollab.data.rare import alike_columns
 from fedcollab.data.schema import Column, Schema
 from fedcollab.errors import InputError
 from fedcollab.wire.action import Refused
@@ -64,12 +65,12 @@ def limit_schema(schema: Schema, silo: Silo, limits: Limits) -> None:
     if schema.columns is None:
         _limit_array(schema, silo)
     else:
-        _limit_table(schema, schema.columns, data.x)
+        _limit_table(schema, schema.columns, data.x, silo)
     if schema.encoding is not None:
         _limit_encoding(schema, silo)
 
 
-def _limit_table(schema: Schema, columns: tuple[Column, ...], table: Any) -> None:
+def _limit_table(schema: Schema, columns: tuple[Column, ...], table: Any, silo: Silo) -> None:
     names = [str(name) for name in table.columns]
     if sorted(column.name for column in columns) != sorted(names):
         raise Refused("`schema` has other columns than this silo")
@@ -84,7 +85,7 @@ def _limit_table(schema: Schema, columns: tuple[Column, ...], table: Any) -> Non
             if len(set(column.categories)) != len(column.categories):
                 raise Refused(f"`schema`: column `{column.name}` has a category twice")
         elif len(present):
-            own = present.to_numpy(dtype=np.float64)
+            own = alike_columns(present.to_numpy(dtype=np.float64), silo.limits.min_samples)  # as it was summed
             _limit_scale(f"column `{column.name}`", column.mean, column.std, own.mean(), own.std())
     width = sum((1 if c.categories is None else len(c.categories)) + schema.missing_indicators for c in columns)
     if schema.shape != (width,):
@@ -104,7 +105,7 @@ def _limit_array(schema: Schema, silo: Silo) -> None:
     elif len(shape) == 3 and len(schema.mean) == shape[0]:
         values = np.moveaxis(values, 1, -1).reshape(-1, shape[0])
     else:
-        values = values.reshape(len(values), -1)
+        values = alike_columns(values.reshape(len(values), -1), silo.limits.min_samples)
     _limit_scale("a feature", schema.mean, schema.std, values.mean(axis=0), values.std(axis=0))
 
 

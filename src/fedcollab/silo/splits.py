@@ -96,8 +96,8 @@ def objection(silo: Silo, share: float, seed: int, limits: Limits) -> str | None
 def _subsets(silo: Silo) -> NDArray[np.float64]:
     """Return the parts of a silo's samples that sums are told of, one row each: 1 where a sample belongs to it.
 
-    They are the samples of each label, those that have a value in a column, and those of each category (of a column of
-    text, or of two numbers).
+    They are the samples of each label, those that have a value in a column, those that have another value in it than
+    the most frequent number, and those of each category (of a column of text, or of two numbers).
     """
     data = silo.data
     found: list[NDArray[Any]] = [data.y == label for label in np.unique(data.y)]
@@ -106,6 +106,11 @@ def _subsets(silo: Silo) -> NDArray[np.float64]:
         there = values.notna().to_numpy()
         if not there.all():
             found.append(there)
+        if values.dtype.kind in "iuf":
+            numbers = values.to_numpy(dtype=np.float64, na_value=np.nan)
+            distinct, counts = np.unique(numbers[there], return_counts=True)
+            if len(distinct) > 2 and counts.max() > 1:  # those with another value than most, whose sum is theirs
+                found.append(there & (numbers != distinct[counts.argmax()]))
         texts = values.astype(str).to_numpy(dtype=str)
         distinct, counts = np.unique(texts[there], return_counts=True)
         if len(distinct) <= (2 if values.dtype.kind in "biuf" else MOST_TEXTS):

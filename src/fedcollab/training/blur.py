@@ -2,8 +2,10 @@
 
     w'_j = w_j + SHARE r_j s_j e_j,     e_j ~ N(0, 1) drawn from the silo's secret and what it was sent
 
-s_j is the standard error of the mean gradient of parameter j over the n samples that were trained on, at the weights
-that training began with:
+s_j is the standard error of the mean gradient of parameter j over the n samples that were trained on: the larger of
+that at the weights that training began with and that where it ended (also between, if the server sent more than
+weights), since a server can send weights under which a parameter has no gradient, and a control variate that gives it
+one after the first step:
 
     s_j^2 = sum_s g_sj^2 - (sum_s g_sj)^2 / n,      g_sj sample s's part of the mean gradient
 
@@ -38,6 +40,8 @@ from fedcollab.wire.silo import Silo
 SHARE = 0.5
 #: parts of the samples from whose gradients the standard error is computed where layers are not known
 PARTS = 8
+#: where on the way from the first weights to the last standard errors are looked at: at the end, or also between
+PATH = (0.25, 0.5, 0.75, 1.0)
 
 
 def update_lot(silo: Silo, *asked: NDArray[Any] | str | int) -> str:
@@ -52,7 +56,17 @@ def update_lot(silo: Silo, *asked: NDArray[Any] | str | int) -> str:
 
 
 def blur(
-    w: Tensor, begun: Tensor, x: Tensor, y: Tensor, network: Network, lot: str, lr: float, steps: int, *, adam: bool
+    w: Tensor,
+    begun: Tensor,
+    x: Tensor,
+    y: Tensor,
+    network: Network,
+    lot: str,
+    lr: float,
+    steps: int,
+    *,
+    adam: bool,
+    guided: bool = False,
 ) -> None:
     """Give the weights after a round of training an error of half their standard error, in place.
 
@@ -72,8 +86,12 @@ def blur(
         How many steps were taken.
     adam : bool
         Whether steps were taken by Adam, whose steps have the length of the step size whatever the gradient.
+    guided : bool, default False
+        Whether the server sent more than weights, and so much of the path is its own.
     """
     mean, error = errors(network, begun, x, y)
+    for share in PATH if guided else PATH[-1:]:
+        error = torch.maximum(error, errors(network, begun + share * (w - begun), x, y)[1])
     size = network.parameters
     moved = (w - begun)[:size]
     if adam:

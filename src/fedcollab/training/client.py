@@ -41,6 +41,7 @@ from fedcollab.training.client_side import (
     line_of,
     setting_of,
     slot_of,
+    sorted_arrays,
     tensor_of,
     tensors_sent,
 )
@@ -263,6 +264,7 @@ def _limit_losses(message: LossesMessage, silo: Silo, limits: Limits) -> None:
     cost=lambda message, silo: {"rounds": 1},
     consistent=impossible_update,
     stacked=train_stacked,
+    reads=lambda message, silo: [kept_state(silo, message, slot_of(message))],
 )
 def train(message: Annotated[TrainMessage, FurtherArrays], silo: Silo) -> Annotated[TrainReply, FurtherArrays]:
     """Train one client's model for one round."""
@@ -286,6 +288,7 @@ def _limit_evaluate(message: EvaluateMessage, silo: Silo, limits: Limits) -> Non
     cost=lambda message, silo: {"models": 2 if message["personal"] else 1},
     consistent=impossible_measures,
     stacked=evaluate_stacked,
+    reads=lambda message, silo: [kept_state(silo, message, slot_of(message))],
 )
 def evaluate(message: Annotated[EvaluateMessage, FurtherArrays], silo: Silo) -> EvaluateReply:
     """Test a model, and the client's personal one if that is asked, on the client's test split."""
@@ -373,18 +376,21 @@ def _evaluate(message: Message, silo: Silo, setting: Setting) -> Message:
     with lend_network(setting, silo.device) as network:
         grad = gradient(network, setting)
         logits = grad.logits(client.message["w"], data["x_test"])
-        reply: Message = {"measures": measure(logits, data["y_test"], silo, "model", message["w"])}
+        asked = [message["setting"], message["w"]]
+        used = client.message["w"].cpu().numpy()
+        reply: Message = {"measures": measure(logits, data["y_test"], silo, "model", *asked, used)}
         if message["personal"]:
             own = personal(client, algorithm, network, setting, message["round"])
             logits = grad.logits(own, data["x_test"])
-            reply["personal_measures"] = measure(logits, data["y_test"], silo, "personal", message["w"])
+            reply["personal_measures"] = measure(logits, data["y_test"], silo, "personal", *asked, own.cpu().numpy())
             if message["keep"]:
                 reply["personal"] = own.cpu().numpy()
         if message["stay"]:
             last = (own if message["personal"] else client.message["w"])[: network.parameters + network.buffers]
             silo.state["model"] = {"w": last.cpu().numpy(), "model": setting.model}
             honest.note_model(message, silo, setting, slot_of(message, TRAINING))
-            outcomes.keep(silo, message.get("training", ""), outcomes.of_logits(logits, data["y_test"]))
+            outcome = outcomes.of_logits(logits, data["y_test"])
+            outcomes.keep(silo, message.get("training", ""), outcome, last.cpu().numpy())
     return reply
 
 
@@ -420,6 +426,6 @@ def _local(message: Message, silo: Silo, algorithm: Algorithm, setting: Setting,
     state, means = split_means(state)
     if mean:
         state = use_means(state, means)
-    lot = update_lot(silo, message["setting"], message["round"], message["w"])
+    lot = update_lot(silo, message["setting"], message["round"], *sorted_arrays(message, state))
     least = silo.limits.min_batch
     return Local(silo.lot, data["x"], data["y"], with_own(sent, state, setting), state, means, least, lot)

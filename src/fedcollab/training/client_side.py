@@ -152,6 +152,23 @@ def tensors_sent(message: Message, device: str) -> Tensors:
     return {key: tensor_of(value, device) for key, value in arrays.items()}
 
 
+def sorted_arrays(message: Message, state: State) -> list[NDArray[Any]]:
+    """Return all numbers on which an update depends, in order of name: those that were sent, and the client's state.
+
+    An error that is drawn from fewer of them would be the same for two updates that differ, and leave their difference
+    exact.
+
+    Parameters
+    ----------
+    message : dict
+        What the client was sent.
+    state : dict of Tensor
+        What it goes on from.
+    """
+    sent = {key: value for key, value in message.items() if isinstance(value, np.ndarray) and value.dtype.kind == "f"}
+    return [values[key] for values in (sent, arrays_of(state)) for key in sorted(values)]
+
+
 def arrays_of(values: State) -> Message:
     """Return tensors as NumPy arrays, for a message."""
     return {key: value.cpu().numpy() for key, value in values.items()}

@@ -96,6 +96,7 @@ def _one_more(message: CompareMessage, reply: CompareReply) -> str | None:
     limit=_limit,
     cost=lambda message, silo: {"models": len(message["trainings"])},
     consistent=_one_more,
+    reads=lambda message, silo: [{name: outcomes.model_of(silo, name) for name in message["trainings"]}],
 )
 def compare(message: Annotated[CompareMessage, FurtherArrays], silo: Silo) -> CompareReply:
     """Compare models, and always giving the most frequent class, on one client's test split."""
@@ -106,7 +107,10 @@ def compare(message: Annotated[CompareMessage, FurtherArrays], silo: Silo) -> Co
     if samples < max(2, silo.limits.min_test):
         return reply
     nothing = Outcome(np.zeros(samples, dtype=bool), np.zeros(samples))
-    asked = [message.get(f"w{place}", name) for place, name in enumerate(message["trainings"])]
+    asked = [
+        message.get(f"w{place}", f"{name}\x1f{outcomes.model_of(silo, name)}")
+        for place, name in enumerate(message["trainings"])
+    ]
     outcomes_of = [outcome or nothing for outcome in found]
     right, loss, spread = compared(outcomes_of, silo, [*asked, "majority"])  # type: ignore[list-item]
     known = np.array(reply["known"])

@@ -160,7 +160,9 @@ def descend(
     for row, (client, taken) in enumerate(zip(clients, plans, strict=True)):
         if client.lot and taken:
             adam = setting.optimizer == "adam"
-            blur(w[row], begun[row], client.x, client.y, network, client.lot, setting.lr, len(taken), adam=adam)
+            guided = bool(client.message.keys() - {"w", "mean"})
+            about = (client.x, client.y, network, client.lot, setting.lr, len(taken))
+            blur(w[row], begun[row], *about, adam=adam, guided=guided)
     steps = torch.tensor([[float(len(steps))] for steps in plans], device=w.device)
     reply = algorithm.reply(w, message, state, steps, setting.lr)
     loss = grad.mean_loss.numpy()

@@ -35,6 +35,7 @@ from fedcollab.training.client_side import (
     lend_network,
     setting_of,
     slot_of,
+    sorted_arrays,
     tensor_of,
     tensors_sent,
 )
@@ -290,6 +291,10 @@ def _train_alone(messages: Mapping[str, Any], silos: Mapping[str, Silo]) -> dict
     },
     consistent=impossible_folds,
     stacked=train_folds_stacked,
+    reads=lambda message, silo: [
+        kept_state(silo, message, _slot(message)),
+        silo.state.get(ALONE) if "alone" in message else None,
+    ],
 )
 def train_folds(message: Annotated[FoldsMessage, FurtherArrays], silo: Silo) -> Annotated[FoldsReply, FurtherArrays]:
     """Measure and train the fold models of one client."""
@@ -302,7 +307,8 @@ def _limit_alone(message: AloneMessage, silo: Silo, limits: Limits) -> None:
     limit_setting(message, silo, limits)
     setting = Setting(**json.loads(message["setting"]))
     honest.check_steps(setting, silo)
-    honest.check_start({"round": 1, "w": message["w"], "training": message["training"]}, silo, setting, ALONE_START)
+    asked = {"round": 1, "w": message["w"], "training": message["training"]}
+    honest.check_start(asked, silo, setting, ALONE_START, trained=False)
     if message["folds"] > MOST_FOLDS:
         raise Refused(f"`folds` is {message['folds']}; this silo makes at most {MOST_FOLDS}")
 
@@ -383,7 +389,7 @@ def _work(message: Message, silo: Silo, setting: Setting) -> list[Work]:
             state = {key: tensor_of(value, silo.device)[fold] for key, value in arrays.items()}
         state, means = split_means(state)
         name, least = f"{silo.lot}, fold {fold}", silo.limits.min_batch
-        lot = update_lot(silo, message["setting"], message["round"], fold, message["w"])
+        lot = update_lot(silo, message["setting"], message["round"], fold, *sorted_arrays(message, state))
         local = Local(name, part.x, part.y, with_own(own, state, setting), state, means, least, lot)
         measured: list[Tensor | Local] = []
         if message.get("measure", True):

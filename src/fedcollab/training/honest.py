@@ -45,6 +45,8 @@ Map = tuple[tuple[int, int], Floats, Floats, NDArray[np.bool_]]
 STRIDE, MISSED = 30.0, 10
 #: the largest step size, and the largest share by which a step may shrink the weights
 LARGEST_LR, LARGEST_DECAY = 1.0, 0.05
+#: the largest weight decay: beyond it the weights go where the server has them go, whatever the samples are
+MOST_DECAY = 1.0
 #: a guess is a row's if it is within this many deviations in every column; so many columns are looked at
 NEAR, COLUMNS = 0.03, 8
 #: the share of the samples that may be given away beyond chance before an update is refused, and their least number
@@ -79,13 +81,14 @@ def check_steps(setting: Setting, silo: Silo) -> None:
         return
     if setting.batch_size < limits.min_batch:
         raise Refused(f"`batch_size` is {setting.batch_size}; this silo asks for at least {limits.min_batch}")
-    if setting.lr > LARGEST_LR or setting.lr * setting.weight_decay > LARGEST_DECAY:
+    large = setting.lr * setting.weight_decay > LARGEST_DECAY or setting.weight_decay > MOST_DECAY
+    if setting.lr > LARGEST_LR or large:
         raise Refused(
             f"`lr` is {setting.lr:g} and `weight_decay` {setting.weight_decay:g}; this silo takes smaller steps"
         )
 
 
-def check_start(message: Message, silo: Silo, setting: Setting, slot: str) -> None:
+def check_start(message: Message, silo: Silo, setting: Setting, slot: str, *, trained: bool = True) -> None:
     """Refuse weights that honest training would not send: a start of the server's own, or a leap.
 
     Parameters
@@ -98,6 +101,9 @@ def check_start(message: Message, silo: Silo, setting: Setting, slot: str) -> No
         The training's setting.
     slot : str
         The place in the silo's state.
+    trained : bool, default True
+        Whether a model that this silo has trained may be the start. Not where it trains for many rounds by itself: the
+        server has chosen much of that model, and could choose where it goes.
 
     Raises
     ------
@@ -113,9 +119,9 @@ def check_start(message: Message, silo: Silo, setting: Setting, slot: str) -> No
         if isinstance(value, np.ndarray) and value.dtype.kind == "f" and key != "w"
     }
     kept = _kept(silo, message, slot)
-    first = message["round"] <= 1 and _is_start(silo, setting, w, 1)  # the same training may begin anew
+    first = message["round"] <= 1 and _is_start(silo, setting, w, 1, trained)  # the same training may begin anew
     if kept is None or np.shape(kept["w"]) != w.shape or first:
-        if not first and not _is_start(silo, setting, w, message["round"]):
+        if not first and not _is_start(silo, setting, w, message["round"], trained):
             raise Refused(
                 "the training does not start from the weights that its model and seed give, nor from a model that this "
                 "silo has trained, nor from one that its plan names"
@@ -398,17 +404,17 @@ def _outgoing(sent: Floats, inputs: int, units: int, after: int) -> Floats:
     return np.where(np.abs(weights) > 1e-9 * np.abs(weights).max(initial=1e-300), weights, 1.0)
 
 
-def _is_start(silo: Silo, setting: Setting, w: Floats, number: int) -> bool:
+def _is_start(silo: Silo, setting: Setting, w: Floats, number: int, trained: bool) -> bool:
     """Return whether a training may start from these weights, if the silo is first asked in this round."""
     network = Network(setting.model, seed=setting.seed)
     drawn = network.initial().numpy().astype(np.float64)
     own = silo.state.get("start")
     starts = [drawn]
-    if own is not None and own["model"] == setting.model:
+    if trained and own is not None and own["model"] == setting.model:
         starts.append(np.asarray(own["w"], dtype=np.float64))
     if any(np.allclose(w, start[None], rtol=0, atol=1e-6) for start in starts):
         return True
-    if {start_digest(row) for row in w} <= set(silo.starts):
+    if {start_digest(row) for row in w} <= set(silo.agreed.starts):
         return True
     if number <= 1:
         return False

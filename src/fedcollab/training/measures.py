@@ -30,7 +30,7 @@ Floats = NDArray[np.float64]
 COARSE = 4
 
 
-def measure(logits: Tensor, labels: Tensor, silo: Silo, kind: str, asked: NDArray[np.float32]) -> Floats:
+def measure(logits: Tensor, labels: Tensor, silo: Silo, kind: str, *asked: NDArray[np.float32] | str) -> Floats:
     """Return what `result.MEASURES` names; no standard error of the loss for fewer test samples than the limit.
 
     Parameters
@@ -41,8 +41,8 @@ def measure(logits: Tensor, labels: Tensor, silo: Silo, kind: str, asked: NDArra
         The silo.
     kind : str
         Which model it is: the one sent, or the silo's own.
-    asked : array
-        The weights that the server sent.
+    *asked : array or str
+        The setting and the weights that the server sent, and those of the model that is measured.
 
     Returns
     -------
@@ -62,9 +62,10 @@ def measure(logits: Tensor, labels: Tensor, silo: Silo, kind: str, asked: NDArra
         metrics.balanced_accuracy(truth, predicted),
         metrics.auc(truth, torch.softmax(logits, 1).cpu().numpy()),
     ]
-    accuracy, balanced, auc = rounded_shares(shares, np.array([count, smallest, smallest]), silo, kind, asked)
-    loss = rounded_losses(np.array([float(functional.cross_entropy(logits, labels))]), losses[None], silo, kind, asked)
-    error = rounded_errors(np.array([stderr]), count, silo, f"{kind} error", asked)
+    accuracy, balanced, auc = rounded_shares(shares, np.array([count, smallest, smallest]), silo, kind, *asked)
+    mean = np.array([float(functional.cross_entropy(logits, labels))])
+    loss = rounded_losses(mean, losses[None], silo, kind, *asked)
+    error = rounded_errors(np.array([stderr]), count, silo, f"{kind} error", *asked)
     return np.array([accuracy, float(loss[0]), balanced, auc, float(error[0]), count])
 
 

@@ -19,6 +19,7 @@ from fedcollab.wire.silo import Silo
 
 #: the key of a silo's state, and how many trainings are kept there
 KEY, MOST = "tested", 8
+PARTS = ("right", "loss", "of", "model")
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +71,7 @@ def of_majority(silo: Silo, classes: int) -> Outcome:
     return Outcome(labels == counts.argmax(), -np.log(shares[labels]))
 
 
-def keep(silo: Silo, training: str, outcome: Outcome) -> None:
+def keep(silo: Silo, training: str, outcome: Outcome, w: NDArray[np.float32]) -> None:
     """Keep an outcome in the silo's own state, under the name of its training; the oldest of many is forgotten.
 
     Parameters
@@ -81,14 +82,17 @@ def keep(silo: Silo, training: str, outcome: Outcome) -> None:
         Which training the model is of (see `checkpoint.identity`).
     outcome : Outcome
         What its model does.
+    w : array
+        The model's weights, of which a checksum is kept: what is told about it is rounded by a lot of its own.
     """
     kept = silo.state.get(KEY, {})
     order = [name for name in kept.get("order", []) if name != training][1 - MOST :]
     silo.state[KEY] = {
-        **{f"{name}/{part}": kept[f"{name}/{part}"] for name in order for part in ("right", "loss", "of")},
+        **{f"{name}/{part}": kept.get(f"{name}/{part}", "") for name in order for part in PARTS},
         f"{training}/right": outcome.right.astype(np.uint8),
         f"{training}/loss": outcome.loss,
         f"{training}/of": _test_split(silo),
+        f"{training}/model": hashlib.blake2b(w.tobytes(), digest_size=16).hexdigest(),
         "order": [*order, training],
     }
 
@@ -104,9 +108,15 @@ def kept_of(silo: Silo, training: str) -> Outcome | None:
         Which training.
     """
     kept = silo.state.get(KEY, {})
-    if training not in kept.get("order", []) or kept[f"{training}/of"] != _test_split(silo):
+    known = training in kept.get("order", []) and kept.get(f"{training}/model")
+    if not known or kept[f"{training}/of"] != _test_split(silo):
         return None
     return Outcome(kept[f"{training}/right"].astype(bool), kept[f"{training}/loss"])
+
+
+def model_of(silo: Silo, training: str) -> str:
+    """Return a checksum of the model whose outcome is kept of a training, or ""; arguments as in `kept_of`."""
+    return str(silo.state.get(KEY, {}).get(f"{training}/model", ""))
 
 
 def _test_split(silo: Silo) -> str:

@@ -73,6 +73,15 @@ class TrainingResult:
         N x N in the order of `names`, where a clustered baseline has one.
     training : str
         Which training this is (see `checkpoint.identity`); empty for results of earlier versions.
+
+    Examples
+    --------
+    >>> from fedcollab import train
+    >>> x = np.arange(40.0)[:, None] % 20
+    >>> halves = {"north": (x[:20], x[:20, 0] > 9), "south": (x[20:], x[20:, 0] > 9)}
+    >>> result = train(halves, "local", model="logistic", rounds=2, stopping="none")
+    >>> result.coalitions, result.rounds, result.accuracy.shape
+    ([['north'], ['south']], [2, 2], (2,))
     """
 
     names: tuple[str, ...]

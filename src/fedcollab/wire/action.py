@@ -32,6 +32,7 @@ from fedcollab.wire.silo import Silo
 Function = Callable[[Any, Silo], Any]
 Stacked = Callable[[Mapping[str, Any], Mapping[str, Silo]], dict[str, Any]]
 Limit = Callable[[Any, Silo, Limits], None]
+Reads = Callable[[Any, Silo], list[Any]]
 Cost = Callable[[Any, Silo], Mapping[str, int]]
 
 
@@ -89,7 +90,7 @@ class Action:
 
     Parameters
     ----------
-    name, purpose, release, step, cost, limit, consistent, noise, stacked
+    name, purpose, release, step, cost, limit, consistent, noise, stacked, reads
         As in `action`.
     function : callable
         The client's side: (message, silo) to reply.
@@ -109,6 +110,7 @@ class Action:
     consistent: Callable[[Any, Any], str | None] | None = None
     noise: Callable[[Any, Silo], Mapping[str, float] | None] | None = None
     stacked: Stacked | None = None
+    reads: Reads | None = None
 
     def __call__(self, message: Message, silo: Silo) -> Message:
         """Carry the action out at one silo and return the reply."""
@@ -179,6 +181,7 @@ def action(
     consistent: Callable[[Any, Any], str | None] | None = None,
     noise: Callable[[Any, Silo], Mapping[str, float] | None] | None = None,
     stacked: Stacked | None = None,
+    reads: Reads | None = None,
 ) -> Callable[[Function], Action]:
     """Declare an action. The types of its message and reply are those of the function's annotations.
 
@@ -205,6 +208,9 @@ def action(
         `(message, silo)`; the noise that the server asks for. Belongs to `Release.NOISED`, and to it alone.
     stacked : callable, optional
         `(messages, silos)`; the same for many clients at once, held equal to the function by tests.
+    reads : callable, optional
+        `(message, silo)`; what of the silo's state the answer depends on, as messages: the same message is the same
+        question, which costs nothing, as long as these are the same.
 
     Returns
     -------
@@ -236,6 +242,7 @@ def action(
             consistent,
             noise,
             stacked,
+            reads,
         )
         ACTIONS[name] = declared
         return declared

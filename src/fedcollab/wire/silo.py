@@ -18,6 +18,28 @@ from fedcollab.wire.limits import Limits
 from fedcollab.wire.message import Message
 
 
+@dataclass(frozen=True)
+class Agreed:
+    """What the approved plan that a message belongs to says; the defaults are those of a message without a plan.
+
+    Parameters
+    ----------
+    plan : str
+        The plan's digest.
+    starts : tuple of str
+        Digests of the weights from which a training may start, beside those drawn from its seed.
+    masked : bool
+        Whether updates are masked.
+    partners : mapping of str to str
+        The partners' names, and the fingerprints of their keys (empty in an insecure federation).
+    """
+
+    plan: str = ""
+    starts: tuple[str, ...] = ()
+    masked: bool = False
+    partners: Mapping[str, str] = field(default_factory=dict)
+
+
 @dataclass(eq=False)
 class Silo:
     """One client's data and state: what a client-side action works on.
@@ -39,8 +61,8 @@ class Silo:
         The private key under which the silo was admitted, in OpenSSH's format; empty if it was admitted without one.
     partners : mapping of str to str
         Public keys of other silos that its administrator was given, in OpenSSH's format, by name.
-    starts : tuple of str
-        Digests of the weights from which the approved plan lets a training start, beside those drawn from its seed.
+    agreed : Agreed
+        What the approved plan of the message says.
     coarseness : float
         How much coarser measures are rounded than at the start of a plan (see `silo.rounding`).
     """
@@ -52,7 +74,7 @@ class Silo:
     key: bytes = b""
     identity: bytes = b""
     partners: Mapping[str, str] = field(default_factory=dict)
-    starts: tuple[str, ...] = ()
+    agreed: Agreed = field(default_factory=Agreed)
     coarseness: float = 1.0
     _rows: ClientData | None = None
     _arrays: tuple[str, Arrays] | None = None

@@ -14,7 +14,7 @@ from fedcollab.distances import Distances
 from fedcollab.distances.update import removed, renewed
 from fedcollab.errors import InputError
 from fedcollab.federation import federate
-from fedcollab.runs import run as run_module
+from fedcollab.runs import transaction
 from fedcollab.runs.fitted import Fitted
 from fedcollab.runs.membership import (
     State,
@@ -289,25 +289,25 @@ def test_a_killed_change_is_completed_or_forgotten(fitted: Fitted, monkeypatch: 
     store, state = open_state(fitted.settings.run_dir)
     left = leave(state, "a")
     moves: list[str] = []
-    replace_file = run_module.os.replace
+    replace_file = transaction.os.replace
 
     def killed(source: Path, target: Path) -> None:
-        if Path(target).parent != Path(store.path) / run_module.NEXT and ".next" not in Path(target).parts:
+        if Path(target).parent != Path(store.path) / transaction.NEXT and ".next" not in Path(target).parts:
             moves.append(str(target))
             if len(moves) == 3:
                 raise KeyboardInterrupt
         replace_file(source, target)
 
-    monkeypatch.setattr(run_module.os, "replace", killed)
+    monkeypatch.setattr(transaction.os, "replace", killed)
     with pytest.raises(KeyboardInterrupt):
         keep_leaving(store, state, left)
-    monkeypatch.setattr(run_module.os, "replace", replace_file)
+    monkeypatch.setattr(transaction.os, "replace", replace_file)
     _, after = open_state(store.path)
     assert after.names == tuple("bcdef")
     assert after.results["coalitions"].names == after.collaboration.names == after.names
     assert entries(store)[-1]["cause"] == "leave a"
 
-    half = store.file(run_module.NEXT)
+    half = store.file(transaction.NEXT)
     half.mkdir(parents=True)
     (half / "distances.json").write_text("half of it")
     _, same = open_state(store.path)

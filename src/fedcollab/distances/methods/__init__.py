@@ -1,1 +1,1 @@
-"""One file a method that estimates distances, and one for its client side."""
+"""Methods that estimate distances: a file for each, and another for its client side."""

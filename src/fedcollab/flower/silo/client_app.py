@@ -13,6 +13,7 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
 from fedcollab.errors import InputError
+from fedcollab.files import locked
 from fedcollab.flower import keys
 from fedcollab.flower.envelope import Answer, Envelope
 from fedcollab.flower.protocol import HELLO
@@ -22,6 +23,7 @@ from fedcollab.flower.silo.state_store import StateStore
 from fedcollab.wire.bundle import BUNDLE, join_parts, split_parts
 from fedcollab.wire.silo import Silo
 
+LOCK = "serving.lock"  # in the state folder: one message at a time
 PARTNERS = "partners"  # the folder beside the silo's key with the public keys of other silos
 
 app = ClientApp()
@@ -70,6 +72,12 @@ def reply_to(envelope: Envelope, config: SiloConfig, run: str) -> Answer:
         return Answer(config.name)
     if envelope.name != config.name:
         raise InputError(f"the message is for `{envelope.name}`; this silo is `{config.name}`")
+    with locked(config.state / LOCK):  # two runs at once would spend one budget twice, and reveal two lists of a round
+        return _serve(envelope, config, run)
+
+
+def _serve(envelope: Envelope, config: SiloConfig, run: str) -> Answer:
+    """Serve an envelope that is for this silo, while no other process does; arguments as in `reply_to`."""
     state = StateStore(config.state)
     guard = silo_guard(config)
     key = b"" if SIMULATION in os.environ else state.key()  # simulated clients draw as those of the other runtimes do

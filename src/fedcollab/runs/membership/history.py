@@ -24,7 +24,8 @@ from fedcollab.runs.membership.changes import Check
 from fedcollab.runs.membership.joining import Joining
 from fedcollab.runs.membership.leaving import Leaving
 from fedcollab.runs.membership.state import State, Trained
-from fedcollab.runs.run import Run, command
+from fedcollab.runs.provenance import command
+from fedcollab.runs.run import Run
 
 INDEX = "history/index.json"
 #: what holds only for the clients that there were

