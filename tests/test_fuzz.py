@@ -26,7 +26,9 @@ from fedcollab.distances import Distances
 from fedcollab.errors import InputError
 from fedcollab.scenarios.file import load as load_scenario
 
-READERS = ("csv", "json", "matrix", "message", "npz", "parquet", "safetensors", "toml")
+READERS = (
+    "checkpoint", "csv", "history", "json", "matrix", "message", "npz", "parquet", "plan", "safetensors", "toml",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="session")

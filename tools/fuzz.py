@@ -12,6 +12,7 @@ that takes more than ten seconds of CPU time. Findings are written to `--keep`, 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import io
 import json
 import resource
@@ -32,8 +33,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
+from safetensors.numpy import save
 
-from fedcollab import c_path, estimate_distances, solve
+from fedcollab import advise, c_path, estimate_distances, solve
+from fedcollab.advice import Advice
 from fedcollab.coalitions import Collaboration, CPath
 from fedcollab.coalitions.tables import read_matrix, read_quantities
 from fedcollab.data import ClientData
@@ -43,10 +47,20 @@ from fedcollab.data.schema import Schema
 from fedcollab.distances import Distances
 from fedcollab.errors import InputError
 from fedcollab.federation import federate
-from fedcollab.flower.silo.config import SiloConfig
+from fedcollab.flower import FederationFolder
+from fedcollab.flower.coordinator.certificates import make_certificates
+from fedcollab.flower.keys import days_left
+from fedcollab.flower.silo.config import Invitation, SiloConfig
 from fedcollab.inspection import Inspection, inspect
 from fedcollab.scenarios.file import load as load_scenario
+from fedcollab.silo.plans import Plan, Training
+from fedcollab.silo.review import review
 from fedcollab.training import Comparison, LearningCurve, TrainingResult, compare, measure_learning_curve, train
+from fedcollab.training.checkpoint import FILE as CHECKPOINT
+from fedcollab.training.checkpoint import Checkpoint, Snapshot, Stopping
+from fedcollab.training.history import History
+from fedcollab.wire.action import ACTIONS
+from fedcollab.wire.limits import Limits, make_limits
 from fedcollab.wire.message import pack, unpack
 
 SECONDS = 10.0  # of CPU time that one input may take
@@ -169,6 +183,48 @@ def rezip(content: bytes, rng: np.random.Generator) -> bytes:
     return buffer.getvalue()
 
 
+def keep_snapshot(folder: Path) -> None:
+    """Write a checkpoint with all that one can hold."""
+    server = {"w": torch.zeros(1, 3), "change": torch.ones(1, 3)}
+    stopping = Stopping({0: 4}, {0: True}, {"a": np.zeros((3, 2))})
+    states = {"a": {"train": {"w": np.zeros(3, dtype=np.float32), "round": 2}}}
+    snapshot = Snapshot(
+        2,
+        [server, server],
+        {"a": 0, "b": 1},
+        {1: "diverged"},
+        stopping,
+        [(1, "b", "silent")],
+        {"a": 2},
+        np.zeros((2, 2)),
+        states,
+        {"seconds": 1.0},
+        {"groups": []},
+    )
+    checkpoint = Checkpoint(folder, {"rounds": 5}, "identity", always=True)
+    checkpoint.keep(snapshot)
+
+
+def resign(content: bytes, rng: np.random.Generator) -> bytes:
+    """Damage a checkpoint behind its checksum, mostly in its plain values; its checksum is made again."""
+    if rng.random() < 0.2:
+        return flip(content, rng)
+    message = unpack(content[:-32], arrays=None)
+    if rng.random() < 0.2:
+        changed = flip(content[:-32], rng)
+    else:
+        plain = {key: value for key, value in message.items() if not isinstance(value, np.ndarray)}
+        changed = restructure(json.dumps(plain).encode(), rng)
+        try:
+            found = json.loads(changed)
+            arrays = {key: value for key, value in message.items() if isinstance(value, np.ndarray)}
+            order = json.dumps([[*arrays, *found], found]).encode()
+            changed = save({**arrays, "__plain__": np.frombuffer(order, dtype=np.uint8)})
+        except (ValueError, TypeError, RecursionError):
+            changed = content[:-40] + changed
+    return changed + hashlib.sha256(changed).digest()
+
+
 def _npy(rng: np.random.Generator) -> bytes:
     """Return an array of a random type and shape, as an NPY file; sometimes its header claims a huge shape."""
     kind = ("f4", "f8", "i1", "i8", "u8", "?", "c16", "U3", "S2", "M8[s]", "m8[D]", "f2", "V4", "i4,f8")
@@ -231,6 +287,21 @@ def readers(folder: Path) -> dict[str, Reader]:
     (folder / "matrix.csv").write_text(",a,b,c\na,0,0.5,1\nb,0.5,0,0.25\nc,1,0.25,0\n")
     (folder / "quantities.csv").write_text("name,samples\na,10\nb,20\nc,30\n")
     models = (folder / "training.safetensors").read_bytes()
+    history = (folder / "training.jsonl").read_bytes()
+    advised = advise(federation, model="logistic", rounds=2, distances=distances, C=5.0)
+    advised.save(folder / "advice.json")
+    how = Training("logistic", "fedavg", 32, 5, 0.1, options={"mu": 0.1}, model_options={"widths": [2]})
+    partners = {"a": "0" * 64, "b": ""}
+    Plan("heart", "train", partners, {"rounds": 9, "models": 3}, training=how, coalitions=(("a", "b"),),
+         purpose="to find out").save(folder / "plan.json")  # fmt: skip
+    (folder / "federation.toml").write_text(
+        'name = "heart"\nhost = "127.0.0.1"\nport = 9443\nsecure = true\ndeadline = 60.0\nquorum = 0.5\nretries = 1\n'
+    )
+    make_certificates(folder / "keys", "heart", "127.0.0.1")
+    authority = (folder / "keys" / "ca.crt").read_text()
+    invitation = f'name = "heart"\naddress = "127.0.0.1:9443"\ncertificate = """\n{authority}"""\n'
+    (folder / "invitation.toml").write_text(invitation)
+    keep_snapshot(folder)
 
     def files(*names: str) -> dict[str, bytes]:
         return {name: (folder / name).read_bytes() for name in names}
@@ -252,8 +323,20 @@ def readers(folder: Path) -> dict[str, Reader]:
 
     def toml(path: Path) -> Any:
         if path.stem == "silo":
-            return SiloConfig.read(path)
+            return make_limits(SiloConfig.read(path).limits, ACTIONS)
+        if path.stem == "federation":
+            return FederationFolder.read(path.parent).policy
+        if path.stem == "invitation":
+            found = Invitation.read(path)
+            return days_left(str(found.certificate).encode())
         return load_own(path) or load_scenario(path)
+
+    def plan(path: Path) -> None:
+        review(Plan.load(path), Limits(), [], [])
+
+    def resumed(path: Path) -> None:
+        if Checkpoint(path.parent, {"rounds": 5}, "identity").read() is None:
+            raise InputError("training starts over")
 
     message = pack({"w": np.zeros((2, 3), dtype=np.float32), "round": 3, "names": ["a", "b"], "n": np.arange(4)})
     return {
@@ -265,7 +348,12 @@ def readers(folder: Path) -> dict[str, Reader]:
         ),
         "parquet": Reader(files("table.parquet"), lambda path: repr(read_client(path, "ill")), flip),
         "npz": Reader(files("client.npz", "table.npz"), lambda path: repr(ClientData.load(path)), rezip),
-        "toml": Reader(files("scenario.toml", "own.toml", "silo.toml"), toml, flip),
+        "toml": Reader(
+            files("scenario.toml", "own.toml", "silo.toml", "federation.toml", "invitation.toml"), toml, flip
+        ),
+        "plan": Reader(files("plan.json"), plan, restructure),
+        "checkpoint": Reader(files(CHECKPOINT), resumed, resign),
+        "history": Reader({"training.jsonl": history}, lambda path: list(History.read(path)), flip),
         "json": Reader({f"{name}.json": unsigned(f"{name}.json") for name in LOADERS}, artefacts, restructure),
         "safetensors": Reader({"training.safetensors": models}, weights, flip),
         "message": Reader({"message.bin": message}, lambda path: unpack(path.read_bytes(), most=10**6), flip),
@@ -273,6 +361,7 @@ def readers(folder: Path) -> dict[str, Reader]:
 
 
 LOADERS: dict[str, Callable[[Path], Any]] = {
+    "advice": Advice.load,
     "distances": Distances.load,
     "collaboration": Collaboration.load,
     "path": CPath.load,
@@ -297,6 +386,8 @@ def use(value: Any) -> None:
     elif isinstance(value, TrainingResult):
         value.reported.mean(), value.assignment, value.used, value.personal_accuracy
         value.weights(client=value.names[0])
+    elif isinstance(value, Advice):
+        str(value), value.explain(value.names[0]), value.as_dict(), value.followed
     elif isinstance(value, Inspection):
         str(value), value.errors, value.warnings
     elif isinstance(value, Schema):
@@ -339,10 +430,15 @@ def attempt(reader: Reader, path: Path) -> str:
             return f"the refusal is not one line: {str(error)!r}"
         return "refused"
     except (Exception, Hung) as error:
-        frames = traceback.extract_tb(error.__traceback__)
-        inner = next((frame for frame in reversed(frames) if "fedcollab" in frame.filename), frames[-1])
-        return f"{type(error).__name__}: {str(error)[:100]} ({Path(inner.filename).name}:{inner.lineno})"
+        return where(error)
     return "read"
+
+
+def where(error: BaseException) -> str:
+    """Return what an error says, and the innermost line of fedcollab that it passed."""
+    frames = traceback.extract_tb(error.__traceback__)
+    inner = next((frame for frame in reversed(frames) if "fedcollab" in frame.filename), frames[-1])
+    return f"{type(error).__name__}: {str(error)[:100]} ({Path(inner.filename).name}:{inner.lineno})"
 
 
 def main() -> int:

@@ -26,15 +26,49 @@ class InputError(ValueError):
     """
 
     def __init__(self, message: str = "") -> None:
-        line = " ".join(str(message).splitlines())
-        super().__init__(line if len(line) <= LONGEST else f"{line[: LONGEST - 4]} ...")
+        super().__init__(one_line(message))
 
 
 class Paused(RuntimeError):
     """Raised if too few clients answered.
 
     What was done so far is kept. The command line prints one line and exits with code 75.
+
+    Parameters
+    ----------
+    message : str
+        How many answered, and why others did not; it becomes one line, as that of an `InputError`.
     """
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(one_line(message))
+
+
+def one_line(text: object, longest: int = LONGEST) -> str:
+    """Return a text as one line that can be printed, whoever wrote it.
+
+    Parameters
+    ----------
+    text : object
+        The text.
+    longest : int
+        The most characters that are kept.
+
+    Returns
+    -------
+    str
+        The text with a space for every line break, and an escape for every other character that a terminal would not
+        show, among them those that it takes for commands.
+
+    Examples
+    --------
+    >>> one_line("its disk" + chr(10) + "is full" + chr(27) + "[2J")
+    'its disk is full\\\\x1b[2J'
+    """
+    line = " ".join(str(text)[: 4 * longest].splitlines())
+    if not line.isprintable():
+        line = "".join(part if part.isprintable() else repr(part)[1:-1] for part in line)
+    return line if len(line) <= longest else f"{line[: longest - 4]} ..."
 
 
 class FedcollabWarning(UserWarning):

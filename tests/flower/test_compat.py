@@ -6,11 +6,15 @@ import inspect
 import time
 from importlib import metadata
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 pytest.importorskip("flwr")
 
+from flwr import app
+from flwr.app import ConfigRecord, RecordDict
+from flwr.app.message import make_message
 from flwr.common.constant import (
     HEARTBEAT_DEFAULT_INTERVAL,
     HEARTBEAT_MIN_INTERVAL,
@@ -23,6 +27,8 @@ from flwr.proto.runtime_pb2 import PullAppMessagesResponse
 from flwr.supercore.constant import FLWR_IN_MEMORY_DB_NAME
 from flwr.supercore.error import ApiErrorCode
 from flwr.supercore.error.catalog import API_ERROR_MAP
+from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
+from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
 from flwr.superlink.grid import HttpGrid, http_grid
 from flwr.superlink.routers.fleet import node_auth
 from flwr.supernode import fleet_http_client
@@ -93,6 +99,57 @@ def test_a_reply_broken_off_is_given_up_at_the_deadline(monkeypatch: pytest.Monk
         (reply,) = grid.pull_messages(["asked"])
     assert reply.metadata.reply_to_message_id == "asked"
     assert reply.error.code in SILENT
+
+
+def pulled(monkeypatch: pytest.MonkeyPatch, contents: dict[str, bytes], **limits: Any) -> Any:
+    """Return what Flower's own grid makes of a reply of these objects, the last of them the message."""
+    *parts, root = contents
+
+    class Link:
+        PullMessages = staticmethod(
+            lambda _: PullAppMessagesResponse(
+                messages_list=[Message(metadata=Metadata(message_id=root, reply_to_message_id="asked"))],
+                message_object_trees=[ObjectTree(object_id=root, children=[ObjectTree(object_id=p) for p in parts])],
+            )
+        )
+        PullObject = staticmethod(
+            lambda asked: PullObjectResponse(
+                object_found=True, object_available=True, object_content=contents[asked.object_id]
+            )
+        )
+        ConfirmMessageReceived = staticmethod(lambda _: None)
+
+    grid = HttpGrid(token="any", insecure=True)
+    monkeypatch.setattr(HttpGrid, "_runtime_client", Link)
+    monkeypatch.setattr(grid, "_run", SimpleNamespace(run_id=1))
+    with compat.limit_uploads(grid, time.monotonic() + 60, **limits):
+        (reply,) = grid.pull_messages(["asked"])
+    return reply
+
+
+def objects_of(content: RecordDict) -> dict[str, bytes]:
+    """Return the objects that a silo's reply consists of, children first."""
+    about = app.Metadata(1, "", 2, 1, "asked", "1", time.time(), 60.0, "query")
+    message = make_message(about, content)
+    return {name: part.deflate() for name, part in get_all_nested_objects(message).items()}
+
+
+def test_a_reply_that_is_none_is_its_silos_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bytes that Flower cannot make a message of used to end the run of everybody in a traceback."""
+    for content in (b"", b"garbage", b"Nothing  0\x00", b"ArrayRecord  0\x00"):
+        reply = pulled(monkeypatch, {"reply": content})
+        assert reply.metadata.reply_to_message_id == "asked"
+        assert compat.unreadable(str(reply.error.reason)).startswith("its reply cannot be read (")
+
+
+def test_a_reply_that_is_too_large_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    records = RecordDict({"n": ConfigRecord({"text": "x" * 5000})})
+    assert pulled(monkeypatch, objects_of(records)).content == records
+    assert http_grid.inflate_object_from_contents is inflate_object_from_contents  # put back
+    reply = pulled(monkeypatch, objects_of(records), most=4000)
+    assert compat.unreadable(str(reply.error.reason)) == "its reply cannot be read, it has more than 4000 bytes"
+    reply = pulled(monkeypatch, {f"part{n}": b"x" for n in range(2000)}, most=4000)
+    assert compat.unreadable(str(reply.error.reason)) == "its reply cannot be read, it has 2000 parts"
 
 
 def test_flowers_grid_pulls_the_parts_of_a_reply_where_it_is_replaced() -> None:

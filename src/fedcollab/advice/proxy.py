@@ -20,14 +20,19 @@ measured afterwards (`advice.pilot`).
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcollab.advice.sums import ridge_sums
+from fedcollab.advice.sums import impossible_beside, ridge_sums, squared_length
+from fedcollab.distances.plausible import LONGER
+from fedcollab.errors import FedcollabWarning
 from fedcollab.federation import Federation
+from fedcollab.wire.absence import reasons
+from fedcollab.wire.message import Message
 
 Floats = NDArray[np.float64]
 
@@ -88,6 +93,8 @@ class Sums:
         message = {"folds": FOLDS, "most": MOST_COLUMNS, "seed": seed}
         replies = federation.call_all(ridge_sums, message, partial=True)
         fit = {name: reply for name, reply in replies.items() if "unfit" not in reply}
+        if federation.runtime.checks:
+            fit = _plausible(federation, fit)
         parts = ([reply[key].astype(np.float64) for reply in fit.values()] for key in ("products", "labelled", "rows"))
         return cls(tuple(fit), *parts)
 
@@ -145,6 +152,28 @@ class Sums:
         fold %= len(self.rows[client])
         products, labelled, n = (part[client][fold] for part in (self.products, self.labelled, self.rows))
         return float((fitted * (products @ fitted - 2 * labelled)).sum() / n + 1)
+
+
+def _plausible(federation: Federation, replies: Mapping[str, Message]) -> dict[str, Message]:
+    """Return the replies that can be, beside each other and what the clients said before; name the others."""
+    schema, doubts = federation.schema, dict[str, str]()
+    features = int(np.prod(schema.shape))
+    quantities = {name: int(federation.described[name]["quantity"]) for name in federation.names}
+    scaled = schema.columns is not None or schema.settings["scale"] == "features"
+    lengths = {name: squared_length(reply) for name, reply in replies.items()}
+    for name, reply in replies.items():
+        others = sum(length for other, length in lengths.items() if other != name)
+        longest = float(features * sum(quantities.values())) if scaled else others
+        wrong = impossible_beside(
+            reply,
+            (1 + min(features, MOST_COLUMNS), len(schema.classes)),
+            quantities[name],
+            LONGER * longest if scaled or len(lengths) > 2 else np.inf,
+        )
+        doubts |= {} if wrong is None else {name: wrong}
+    if doubts:
+        warnings.warn(f"advice goes on without the sums of {reasons(doubts)}", FedcollabWarning, stacklevel=4)
+    return {name: reply for name, reply in replies.items() if name not in doubts}
 
 
 def coalition_weights(coalitions: Sequence[Sequence[str]], quantities: Mapping[str, int]) -> Floats:

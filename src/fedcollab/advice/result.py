@@ -16,6 +16,7 @@ from fedcollab.advice.words import explain_client, summarise
 from fedcollab.distances import Distances
 from fedcollab.errors import InputError, choose
 from fedcollab.files import inside, read_json, write_json
+from fedcollab.parsing import complete
 
 Floats = NDArray[np.float64]
 
@@ -355,10 +356,10 @@ class Advice:
             If it is not an advice, or its fields contradict each other.
         """
         content = read_json(inside(path, FILE), "advice")
-        try:
-            return _read(cls, content)
-        except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise InputError(f"`{path}` is a broken advice file: {type(error).__name__}: {error}") from None
+        with complete(path, "advice"):
+            found = _read(cls, content)
+            str(found), found.followed, found.as_dict(), found.explain(found.names[0])  # else it is not complete
+        return found
 
 
 def _expected(value: Expected) -> dict[str, float]:

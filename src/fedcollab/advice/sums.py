@@ -12,7 +12,8 @@ silo's limit share their sums there.
 
 from __future__ import annotations
 
-from typing import Annotated, NotRequired, TypedDict
+from collections.abc import Mapping
+from typing import Annotated, Any, NotRequired, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,6 +70,12 @@ class SumsReply(TypedDict):
     unfit: NotRequired[str]
 
 
+#: the largest sum of products: 10^9 samples of the largest values that a client may have
+LARGEST = 1e45
+#: by how much rounding may make a sum of features larger than the sums of squares beside it allow
+ROUNDED = 2.0
+
+
 def folds_of(rows: int, wanted: int, least: int) -> int:
     """Return how many folds of at least `least` rows each a client makes of its rows: `wanted`, or fewer; 0 for none.
 
@@ -100,6 +107,10 @@ def _impossible(message: SumsMessage, reply: SumsReply) -> str | None:
     if "unfit" in reply:
         return None
     products, labelled, rows = reply["products"], reply["labelled"], reply["rows"]
+    if products.shape[1] < 2 or not labelled.shape[2]:
+        return "`products` are of no features, or `labelled` of no labels"
+    if np.abs(products).max() > LARGEST:
+        return f"`products` has values beyond {LARGEST:g}"
     if not 2 <= len(rows) <= message["folds"] or (rows < 1).any():
         return f"`rows` must be 2 to {message['folds']} folds of at least 1 row"
     if not np.allclose(products, products.transpose(0, 2, 1)) or not np.allclose(products[:, -1, -1], rows):
@@ -109,7 +120,38 @@ def _impossible(message: SumsMessage, reply: SumsReply) -> str | None:
         return "`products` are no sums of squares"
     if (labelled[:, -1] < -1e-9).any() or not np.allclose(labelled[:, -1].sum(axis=1), rows):
         return "`labelled` do not count the rows' labels"
+    squares = np.maximum(np.diagonal(products, axis1=1, axis2=2), 0)[:, :, None] * np.maximum(labelled[:, -1:], 0)
+    if (np.abs(labelled) > ROUNDED * np.sqrt(squares) + 1e-6).any():  # Cauchy-Schwarz
+        return "`labelled` are sums of features that `products` cannot have"
     return None
+
+
+def impossible_beside(reply: Mapping[str, Any], shape: tuple[int, int], quantity: int, longest: float) -> str | None:
+    """Return what is wrong with a client's sums beside all else that is known of the federation, or None.
+
+    Parameters
+    ----------
+    reply : mapping
+        What the client answered (`SumsReply`), not "unfit".
+    shape : (int, int)
+        D and K, which are the same for everyone.
+    quantity : int
+        How many samples the client said it has.
+    longest : float
+        The largest squared length that its samples may have together.
+    """
+    if reply["labelled"].shape[1:] != shape:
+        return f"`labelled` has shape {reply['labelled'].shape[1:]} in a fold; expected {shape}"
+    if reply["rows"].sum() > quantity:
+        return f"`rows` are {reply['rows'].sum()}; the client said {quantity}"
+    if squared_length(reply) > longest:
+        return f"`products` are of samples {squared_length(reply) / longest:.3g} times as long as they can be"
+    return None
+
+
+def squared_length(reply: Mapping[str, Any]) -> float:
+    """Return the squared length of all samples behind a client's sums, the intercept's ones left out."""
+    return float(np.trace(reply["products"], axis1=1, axis2=2).sum() - reply["rows"].sum())
 
 
 @action(

@@ -5,6 +5,7 @@ z = (phi(x) - mean) / std        mean and std of each feature, over the federati
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any, TypedDict
@@ -20,7 +21,7 @@ from fedcollab.errors import InputError
 from fedcollab.federation.present import Moments, Present, deviation, total
 from fedcollab.progress import Progress
 from fedcollab.wire.action import Release, Step, action, free, require_samples
-from fedcollab.wire.fields import Sides
+from fedcollab.wire.fields import Sides, Text
 from fedcollab.wire.limits import Limits
 from fedcollab.wire.message import Message
 from fedcollab.wire.silo import Silo
@@ -37,7 +38,7 @@ class EncodeMessage(TypedDict):
 class EncodeReply(TypedDict):
     """The reply of `encode`: which encoder the client has under that name, and the sum of its features."""
 
-    checksum: str
+    checksum: Text
     sum: Annotated[Floats, Sides("_")]
 
 
@@ -133,8 +134,10 @@ def with_encoder(
 
     with encoders.watched(watch):
         replies = present.ask(encode, {"encoder": name})
-    (first, reference), *others = replies.items()
-    for client, reply in others:
+    usual = Counter((reply["checksum"], reply["sum"].shape) for reply in replies.values()).most_common(1)[0][0]
+    first = next(client for client, reply in replies.items() if (reply["checksum"], reply["sum"].shape) == usual)
+    reference = replies[first]
+    for client, reply in replies.items():
         if reply["checksum"] != reference["checksum"]:
             raise InputError(
                 f"client `{client}` has another encoder '{name}' than client `{first}` (checksums "

@@ -26,7 +26,7 @@ from fedcollab.federation.present import Moments, Present, deviation, total
 from fedcollab.silo.schemas import digest_of, limit_schema
 from fedcollab.silo.splits import limit_split
 from fedcollab.wire.action import Refused, Release, Step, action, free
-from fedcollab.wire.fields import Counts, Labels, Positive, Quantity, Sides, Whole
+from fedcollab.wire.fields import Counts, Labels, Positive, Quantity, Sides, Text, Whole
 from fedcollab.wire.limits import Limits
 from fedcollab.wire.message import Message
 from fedcollab.wire.runtime import Runtime
@@ -61,10 +61,10 @@ class DescribeReply(TypedDict):
     labels: Labels
     label_counts: Counts
     table: bool
-    shape: list[str | Positive]
+    shape: list[Text | Positive]
     sum: Annotated[Floats, Sides("_")]
     kinds: NotRequired[Annotated[list[Kind], Sides("C")]]
-    categories: NotRequired[Annotated[list[list[str]], Sides("C")]]
+    categories: NotRequired[Annotated[list[list[Text]], Sides("C")]]
     present: NotRequired[Annotated[NDArray[np.int64], Sides("C")]]
     min_coalition: NotRequired[Positive]
 

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 VERSIONS = ("1.41", "1.42")  # of flwr, that all of this was made for
 
 BACKOFF = 0.1  # seconds before a part of a reply that is still being uploaded is asked for again; Flower's: 1
+UNREADABLE = "its reply cannot be read"
+MOST_REPLY = 2_000_000_000  # bytes of one reply: what a silo's limits allow a message to have, by default
+PART, PARTS = 1 << 20, 1000  # a reply has no more parts than one for each MiB that it may have, and so many
 SHARE = 0.75  # of what is left of a call's deadline that a reply may take to come in once it was announced
 
 
@@ -41,12 +44,13 @@ def load_program(name: str) -> Callable[[], Any]:
 
 
 @contextlib.contextmanager
-def limit_uploads(grid: Grid, end: float) -> Iterator[None]:
-    """Within the block, give up a reply of which a part never comes, before a point in time.
+def limit_uploads(grid: Grid, end: float, most: int = MOST_REPLY) -> Iterator[None]:
+    """Within the block, give up a reply of which a part never comes, that is too large, or that is none.
 
     A silo that dies while it sends has announced its reply; `pull_messages` of flwr 1.41 and 1.42 then waits two hours
     for the rest of it, in `pull_objects`. It takes one reply after the other, so only a share of the time that is left
-    is given to each.
+    is given to each. It also takes all that a silo announces into memory, and fails for everybody where one silo's
+    bytes are not a message: here such a reply becomes an error of its silo (`unreadable`).
 
     Parameters
     ----------
@@ -54,22 +58,50 @@ def limit_uploads(grid: Grid, end: float) -> Iterator[None]:
         Flower's grid. One without such a function (in memory, a reply is there or not) is left alone.
     end : float
         When to give up, in seconds of `time.monotonic`.
+    most : int
+        The most bytes of one reply.
     """
     module: Any = sys.modules[type(grid).__module__]
     pull = getattr(module, "pull_objects", None)
     if pull is None:
         yield
         return
+    inflate, failure = module.inflate_object_from_contents, module.ObjectPullError
+    made: dict[str, Any] = {}
 
-    def pull_in_time(*arguments: Any, **options: Any) -> Any:
+    def pull_in_time(object_ids: list[str], pull_object_fn: Callable[[str], bytes], **options: Any) -> Any:
+        taken = [0]  # bytes, by threads whose sum need not be exact
+
+        def pull_one(name: str) -> bytes:
+            if taken[0] > most:
+                raise failure(name, f"{UNREADABLE}, it has more than {most} bytes")
+            content = pull_object_fn(name)
+            taken[0] += len(content)
+            return content
+
+        if len(object_ids) > most // PART + PARTS:
+            raise failure(object_ids[-1], f"{UNREADABLE}, it has {len(object_ids)} parts")
         limit = max(1.0, SHARE * (end - time.monotonic()))
-        return pull(*arguments, **options, max_time=limit, initial_backoff=BACKOFF)
+        pulled = pull(object_ids, pull_one, **options, max_time=limit, initial_backoff=BACKOFF)
+        try:
+            made[object_ids[-1]] = inflate(object_ids[-1], pulled)
+            made[object_ids[-1]].metadata.__dict__, made[object_ids[-1]].has_error()
+        except Exception as error:
+            raise failure(object_ids[-1], f"{UNREADABLE} ({type(error).__name__})") from None
+        return pulled
 
     module.pull_objects = pull_in_time
+    module.inflate_object_from_contents = lambda name, _: made.pop(name)
     try:
         yield
     finally:
-        module.pull_objects = pull
+        module.pull_objects, module.inflate_object_from_contents = pull, inflate
+
+
+def unreadable(reason: str) -> str:
+    """Return why a reply that `limit_uploads` gave up cannot be read; empty if the error has another reason."""
+    found = re.search(rf"{UNREADABLE}.*", reason)
+    return found[0] if found else ""
 
 
 def input_error_text(reason: str) -> str:

@@ -16,7 +16,7 @@ from flwr.app import Message as FlowerMessage
 from flwr.serverapp import Grid
 
 from fedcollab.errors import InputError
-from fedcollab.flower.compat import input_error_text, limit_uploads
+from fedcollab.flower.compat import input_error_text, limit_uploads, unreadable
 from fedcollab.flower.envelope import Answer, Envelope
 from fedcollab.flower.protocol import CLIENT_APP, HELLO, PROTOCOL, UNVERSIONED, version_difference
 from fedcollab.flower.remote import DEADLINE, PATIENCE, Found, RemoteRuntime, Returned
@@ -158,9 +158,13 @@ class Exchange:
             with limit_uploads(self.grid, end):
                 replies = list(self.grid.pull_messages(list(waiting)))
             for reply in replies:
-                name = waiting.pop(reply.metadata.reply_to_message_id)
+                name = waiting.pop(reply.metadata.reply_to_message_id, "")
+                if not name:  # a silo writes into its reply what it replies to; nobody asked this
+                    continue
                 if not reply.has_error():
-                    answers[name] = Answer.open(reply.content)
+                    answers[name] = _opened(reply)
+                elif wrong := unreadable(str(reply.error.reason)):
+                    answers[name] = Answer(name, error=wrong)
                 elif reply.error.code in SILENT:
                     silent[name] = SILENT[reply.error.code].format(self.deadline)
                 else:
@@ -207,6 +211,14 @@ def _batches(sizes: Mapping[str, int]) -> Iterator[list[str]]:
         held += size
     if batch:
         yield batch
+
+
+def _opened(reply: FlowerMessage) -> Answer:
+    """Return the answer in a reply, whatever a silo put there."""
+    try:
+        return Answer.open(reply.content)
+    except Exception as error:
+        return Answer("", error=f"its reply cannot be read ({type(error).__name__})")
 
 
 def _failure(error: Error) -> str:

@@ -124,7 +124,7 @@ def days_left(certificate: bytes) -> int:
     """
     try:
         end = x509.load_pem_x509_certificate(certificate).not_valid_after_utc
-    except ValueError as error:
+    except (ValueError, UnsupportedAlgorithm, x509.InvalidVersion) as error:
         raise InputError(f"a certificate cannot be read: {error}") from None
     return (end - datetime.datetime.now(datetime.UTC)).days
 
@@ -187,7 +187,7 @@ def signed_by(path: Path, content: bytes, signature: str) -> bool:
 def _private_key(path: Path) -> ec.EllipticCurvePrivateKey:
     try:
         key = serialization.load_ssh_private_key(path.read_bytes(), None)
-    except (OSError, ValueError, UnsupportedAlgorithm) as error:
+    except (OSError, TypeError, ValueError, UnsupportedAlgorithm) as error:  # TypeError: it has a passphrase
         raise InputError(f"`{path}` cannot be read as this silo's key: {error}") from None
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise InputError(f"`{path}` must be a key that `fedcollab silo init` made")
@@ -260,6 +260,8 @@ def read_public_key(path: Path) -> bytes:
         fits = isinstance(serialization.load_ssh_public_key(content), ec.EllipticCurvePublicKey)
     except FileNotFoundError:
         raise InputError(f"`{path}` does not exist; expected the public key of a silo") from None
+    except OSError as error:
+        raise InputError(f"`{path}` cannot be read: {error.strerror}") from None
     except (ValueError, UnsupportedAlgorithm):
         fits = False
     if not fits:

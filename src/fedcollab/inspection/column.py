@@ -19,7 +19,7 @@ from msgspec import Meta
 from numpy.typing import NDArray
 
 from fedcollab.data.rare import alike_columns
-from fedcollab.wire.fields import MOST, Finite
+from fedcollab.wire.fields import MOST, Finite, Text
 
 #: the most categories that a column may have, and whole numbers with at most that many values count as categories
 CATEGORIES, CODES = 100, 20
@@ -43,7 +43,7 @@ class ColumnProfile(TypedDict):
     their sizes; the rows of each category; the `skill` of the column (see the module).
     """
 
-    name: str
+    name: Text
     kind: Kind
     present: Count
     distinct: Count
@@ -55,7 +55,7 @@ class ColumnProfile(TypedDict):
     std: Finite | None
     log_mean: Finite | None
     log_std: Finite | None
-    categories: dict[str, Count]
+    categories: dict[Text, Count]
     skill: Annotated[float, Meta(ge=-1, le=1)] | None
 
 

@@ -20,9 +20,10 @@ from fedcollab.data.spelling import spellings
 from fedcollab.data.split import with_test
 from fedcollab.errors import InputError
 from fedcollab.inspection.column import ColumnProfile, Count, profile, rounded
+from fedcollab.inspection.plausible import impossible_profile
 from fedcollab.silo.splits import limit_split
 from fedcollab.wire.action import Release, Step, action, free
-from fedcollab.wire.fields import Finite, Positive, Whole
+from fedcollab.wire.fields import MOST_SAMPLES, Finite, Positive, Quantity, Text, Whole
 from fedcollab.wire.limits import Limits
 from fedcollab.wire.silo import Silo
 
@@ -53,19 +54,19 @@ class InspectReply(TypedDict):
     groups.
     """
 
-    quantity: Positive
-    test_quantity: Count
+    quantity: Quantity
+    test_quantity: Annotated[int, Meta(ge=0, le=MOST_SAMPLES)]
     groups: Count
     table: bool
-    shape: list[str | Positive]
+    shape: list[Text | Positive]
     label_kind: Literal["numbers", "text"]
-    labels: dict[str, Count]
+    labels: dict[Text, Count]
     rare_labels: Count
     rare_spellings: bool
     duplicates: Count
     expected_duplicates: Finite
     repeats: Positive
-    checksum: str
+    checksum: Text
     columns: list[ColumnProfile]
 
 
@@ -80,6 +81,7 @@ def _limit_message(message: InspectMessage, silo: Silo, limits: Limits) -> None:
     step=Step.CHECK,
     limit=_limit_message,
     cost=free,
+    consistent=impossible_profile,
 )
 def look(message: InspectMessage, silo: Silo) -> InspectReply:
     """Return counts and moments of the training rows, and a keyed checksum of the whole table."""

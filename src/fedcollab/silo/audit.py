@@ -254,9 +254,10 @@ def _hash(line: bytes) -> str:
 def _read(line: bytes) -> dict[str, Any] | None:
     try:
         entry = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
-    return entry if isinstance(entry, dict) and "previous" in entry and "time" in entry else None
+    whole = isinstance(entry, dict) and isinstance(entry.get("previous"), str) and isinstance(entry.get("time"), str)
+    return entry if whole else None
 
 
 def _ends_line(file: Any, end: int) -> bool:

@@ -27,6 +27,7 @@ from msgspec import Meta
 
 from fedcollab.errors import InputError
 from fedcollab.files import write_bytes
+from fedcollab.parsing import read_json_file
 from fedcollab.wire.action import ACTIONS, SPENDS, Action, Step
 from fedcollab.wire.message import Message
 from fedcollab.wire.silo import Agreed
@@ -258,7 +259,11 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return None
 
     def save(self, path: str | Path) -> None:
-        """Write the plan as a JSON file, for the silos' administrators."""
+        """Write the plan as a JSON file, for the silos' administrators; InputError if they could not read it."""
+        try:
+            read_plan(msgspec.to_builtins(self))
+        except ValueError as error:
+            raise InputError(f"the plan cannot be used: {error}") from None
         text = json.dumps(msgspec.to_builtins(self), indent=1, ensure_ascii=False)
         write_bytes(path, (text + "\n").encode())
 
@@ -282,12 +287,10 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             If the file does not exist or is no plan.
         """
         try:
-            return read_plan(json.loads(Path(path).read_text(encoding="utf-8")))
-        except FileNotFoundError:
-            raise InputError(
-                f"`{path}` does not exist; expected a plan (`fedcollab federation plan` makes one)"
-            ) from None
-        except (OSError, ValueError) as error:
+            return read_plan(read_json_file(path, "a plan (`fedcollab federation plan` makes one)"))
+        except InputError:
+            raise
+        except ValueError as error:
             raise InputError(f"`{path}` cannot be read as a plan: {error}") from None
 
 
@@ -325,6 +328,7 @@ def read_plan(content: Any) -> Plan:
     ValueError
         If a field is missing, unknown or wrong.
     """
+    _check_texts(content)
     plan = msgspec.convert(content, Plan)
     for method in plan.methods:
         if method not in METHODS:
@@ -337,6 +341,16 @@ def read_plan(content: Any) -> Plan:
     if (plan.kind == "join") != bool(plan.newcomer) or (plan.newcomer and plan.newcomer not in plan.partners):
         raise ValueError("a join plan, and no other, must name one of the partners as the `newcomer`")
     return plan
+
+
+def _check_texts(content: Any) -> None:
+    """Refuse a plan with text that could make its review look like another one: line breaks, commands to a terminal."""
+    if isinstance(content, str) and not content.isprintable():
+        raise ValueError(f"{content[:40]!r} has line breaks, or characters that cannot be shown")
+    if isinstance(content, Mapping):
+        content = [*content, *content.values()]
+    for each in content if isinstance(content, (list, tuple)) else ():
+        _check_texts(each)
 
 
 def total_cost(entries: Iterable[Mapping[str, Any]]) -> dict[str, int]:

@@ -168,7 +168,9 @@ class Checkpoint:
             content = unpack(_checked(read_bytes(self.path, "a checkpoint", MOST_DATA)), arrays=None)
             if content["identity"] == self.identity:
                 return _snapshot(content)
-            settings = json.loads(content["settings"])
+            settings, began = json.loads(content["settings"]), set(content["assignment"]) & set(left_out or {})
+            if not isinstance(settings, dict):
+                raise ValueError("its settings are no object")
         except MISFITS as error:
             warnings.warn(
                 f"`{self.path}` cannot be used ({error}); training starts over", FedcollabWarning, stacklevel=3
@@ -176,7 +178,6 @@ class Checkpoint:
             return None
         wanted = json.loads(_text(self.settings))
         differing = [key for key in wanted if settings.get(key) != wanted[key]] or ["clients or data"]
-        began = {name for name in left_out or {} if name in content["assignment"]}
         if began and differing == ["clients or data"]:
             raise Paused(
                 f"`{self.folder}` holds an unfinished training with clients that are not there now: "
@@ -280,6 +281,8 @@ def _snapshot(content: Message) -> Snapshot:
         kind, _, rest = path.partition("/")
         if rest and kind in parts:
             parts[kind][rest] = value
+    if not 0 <= int(content["servers"]) <= 1000 + 10 * len(content["assignment"]):  # baselines may have empty ones
+        raise ValueError(f"it has {content['servers']} coalitions of {len(content['assignment'])} clients")
     servers: list[State] = [{} for _ in range(content["servers"])]
     for path, value in parts["server"].items():
         at, key = path.split("/", 1)
@@ -291,7 +294,7 @@ def _snapshot(content: Message) -> Snapshot:
         kept = {p.removeprefix(prefix): value for p, value in parts["state"].items() if p.startswith(prefix)}
         states[content["names"][int(at)]][key] = {**plain, **kept}
     return Snapshot(
-        number=content["number"],
+        number=int(content["number"]),
         servers=servers,
         assignment={name: int(label) for name, label in content["assignment"].items()},
         stopped={int(label): why for label, why in content["stopped"]},
@@ -304,6 +307,6 @@ def _snapshot(content: Message) -> Snapshot:
         seen={name: int(number) for name, number in content["seen"].items()},
         distances=content.get("distances"),
         states=states,
-        spent=content["spent"],
+        spent=dict(content["spent"]),
         secure=content.get("secure", {}),
     )

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcollab.errors import InputError
-from fedcollab.parsing import MISFITS, MOST_DATA, read_bytes
+from fedcollab.parsing import MISFITS, MOST_DATA, complete, read_bytes
 
 Row = dict[str, Any]
 KEYS = ("round", "client", "coalition")
@@ -97,7 +97,7 @@ class History(Sequence[Row]):
         Raises
         ------
         InputError
-            If another line is not JSON.
+            If another line is not JSON, or a row lacks its round, client or coalition.
         """
         rows = []
         content = read_bytes(path, "a history", MOST_DATA).decode("utf-8", "replace").split("\n")
@@ -112,7 +112,8 @@ class History(Sequence[Row]):
                     break
                 why = error.msg if isinstance(error, json.JSONDecodeError) else str(error).split(";")[0]
                 raise InputError(f"`{path}` line {number} is not JSON: {why}") from None
-        return cls(rows)
+        with complete(path, "history"):
+            return cls(rows)
 
 
 def line(row: Mapping[str, Any]) -> bytes:

@@ -7,18 +7,22 @@ blamed for what it would do there.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcollab.secure.member import CHECKS
 from fedcollab.training.algorithms import ALGORITHMS
 
 #: the largest absolute value of a weight, or of what an algorithm sends beside them: beyond it training has diverged
 LARGEST = 1e12
 #: the largest loss, which weights of that size can have
 LARGEST_LOSS = 1e30
+#: the largest loss of a model that is tested: predictions are float32, and may be squared
+LARGEST_MEASURED = 1e80
 #: the most test samples of a client
 MOST_SAMPLES = 10**9
 
@@ -39,7 +43,9 @@ def impossible_update(message: Mapping[str, Any], reply: Mapping[str, Any]) -> s
         return "a reply that is not finite has `diverged` and no `w`"
     if "group" in message:
         whole = {"masked", "layout", "boxes", "cut", "loss"} <= set(reply) and "w" not in reply
-        return None if whole else "a finite masked reply has `masked`, `layout`, `boxes`, `cut`, `loss` and no `w`"
+        if not whole:
+            return "a finite masked reply has `masked`, `layout`, `boxes`, `cut`, `loss` and no `w`"
+        return _impossible_layout(message, reply)
     if "w" not in reply or "loss" not in reply:
         return "a finite reply has `w` and `loss`"
     for key, value in reply.items():
@@ -54,6 +60,23 @@ def impossible_update(message: Mapping[str, Any], reply: Mapping[str, Any]) -> s
             return f"`{key}` has shape {reply[key].shape}; expected {reply['w'].shape}"
         if shaped == "count" and (reply[key].size != 1 or not 1 <= float(reply[key].reshape(-1)[0]) <= MOST_SAMPLES):
             return f"`{key}` must be one number of at least 1"
+    return None
+
+
+def _impossible_layout(message: Mapping[str, Any], reply: Mapping[str, Any]) -> str | None:
+    """Return why a masked reply cannot be taken apart into what its algorithm sends, or None."""
+    shapes = dict(reply["layout"])
+    if any(side < 0 for shape in shapes.values() for side in shape) or len(shapes) != len(reply["layout"]):
+        return "`layout` has a negative side, or an array twice"
+    if list(shapes.get("w", ())) != list(message["w"].shape):
+        return f"`layout` has `w` of shape {list(shapes.get('w', ()))}; expected {list(message['w'].shape)}"
+    if sum(math.prod(shape) for shape in shapes.values()) + CHECKS != len(reply["masked"]):
+        return f"`layout` does not fit the {len(reply['masked'])} numbers of `masked`"
+    algorithm = ALGORITHMS.get(json.loads(message["setting"])["algorithm"])
+    for key, shaped in getattr(algorithm, "replies", {}).items():
+        wanted = (math.prod(shapes["w"]),) if shaped == "weights" else (1, shapes["w"][0])  # of all, or one a fold
+        if key not in shapes or math.prod(shapes[key]) not in wanted:
+            return f"`layout` lacks `{key}`, or has it in another size"
     return None
 
 
@@ -72,6 +95,9 @@ def impossible_folds(message: Mapping[str, Any], reply: Mapping[str, Any]) -> st
         return wrong
     if reply["finite"] and message["train"] and "w" not in reply and "masked" not in reply:
         return "`w` is missing"
+    if "masked" in reply:
+        whole = {"layout", "boxes", "cut"} <= set(reply) and "w" not in reply
+        return _impossible_layout(message, reply) if whole else "a masked reply has `layout`, `boxes`, `cut` and no `w`"
     if "w" in reply and float(np.abs(reply["w"]).max(initial=0.0)) > LARGEST:
         return f"`w` has values beyond {LARGEST:g}"
     return None
@@ -88,6 +114,8 @@ def impossible_held_out(held_out: NDArray[np.float64]) -> str | None:
     loss, accuracy, *errors = (held_out[..., column] for column in range(held_out.shape[-1]))
     if (loss < 0).any() or ((accuracy < 0) | (accuracy > 1)).any() or any((error < 0).any() for error in errors):
         return "`held_out` has a negative loss or standard error, or an accuracy outside 0 to 1"
+    if (held_out > LARGEST_MEASURED).any():
+        return f"`held_out` has values beyond {LARGEST_MEASURED:g}"
     return None
 
 
@@ -115,6 +143,8 @@ def impossible_measures(message: Mapping[str, Any], reply: Mapping[str, Any]) ->
             return f"`{key}` has a share outside 0 to 1"
         if loss < 0 or stderr < 0:
             return f"`{key}` has a negative loss or standard error"
+        if loss > LARGEST_MEASURED or stderr > LARGEST_MEASURED:
+            return f"`{key}` has a loss or a standard error beyond {LARGEST_MEASURED:g}"
         if not np.isnan(samples) and not (0 <= samples <= MOST_SAMPLES and samples == int(samples)):
             return f"`{key}` has {samples:g} samples"
     return None
@@ -122,7 +152,9 @@ def impossible_measures(message: Mapping[str, Any], reply: Mapping[str, Any]) ->
 
 def impossible_losses(message: Mapping[str, Any], reply: Mapping[str, Any]) -> str | None:
     """Return what is wrong with the losses of models, or None."""
-    return "`losses` are negative" if (reply["losses"] < 0).any() else None
+    if (reply["losses"] < 0).any() or (reply["losses"] > LARGEST_MEASURED).any():
+        return f"`losses` are negative, or beyond {LARGEST_MEASURED:g}"
+    return None
 
 
 def impossible_comparison(reply: Mapping[str, Any]) -> str | None:
@@ -132,6 +164,10 @@ def impossible_comparison(reply: Mapping[str, Any]) -> str | None:
     if "right" not in reply:
         return None
     right, spread = reply["right"], reply["spread"]
+    if not reply["samples"]:
+        return "`right` is of no samples"
+    if (reply["loss"] > LARGEST_MEASURED).any() or (np.abs(spread) > LARGEST_MEASURED**2).any():
+        return f"`loss` or `spread` has values beyond those of losses of {LARGEST_MEASURED:g}"
     both: NDArray[np.int64] = np.minimum.outer(np.diag(right), np.diag(right))
     if int(right.max()) > reply["samples"] or (right > both).any() or (right != right.T).any():
         return "`right` has more samples than there are, or more for two models than for one of them"

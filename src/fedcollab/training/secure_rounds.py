@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -156,8 +157,14 @@ class SecureSums:
             del masked[coalition], self.groups[coalition]
         for coalition, replies in masked.items():
             group = self.groups[coalition]
+            odd = _odd(group, replies)
+            for name in odd:
+                del replies[name]
+            if odd:
+                warnings.warn(f"a round goes on without {reasons(odd)}", FedcollabWarning, stacklevel=5)
             if len(replies) < group.threshold:
-                gone = {name: self.federation.absent.get(name, "no update") for name in group.gone(sorted(replies))}
+                why = {**self.federation.absent, **odd}
+                gone = {name: why.get(name, "no update") for name in group.gone(sorted(replies))}
                 raise Paused(
                     f"{len(replies)} of {len(group.members)} members of a coalition have sent their masked update, "
                     f"{group.threshold} must: {reasons(gone)}"
@@ -184,9 +191,14 @@ class SecureSums:
         shares: dict[int, dict[str, Any]] = {}
         for coalition, replies in masked.items():
             group = self.groups[coalition]
-            shares[coalition] = {name: answers[name]["shares"] for name in replies if name in answers}
+            wanted = len(replies), 1 + len(group.gone(sorted(replies)))
+            shares[coalition] = {
+                name: answers[name]["shares"]
+                for name in replies
+                if name in answers and answers[name]["shares"].shape[:2] == wanted
+            }
             if group.recovers and len(shares[coalition]) < group.threshold:
-                gone = {name: absent.get(name, "no shares") for name in replies if name not in answers}
+                gone = {name: absent.get(name, "no shares") for name in replies if name not in shares[coalition]}
                 raise Paused(
                     f"{len(shares[coalition])} of {len(group.members)} members of a coalition have revealed shares of "
                     f"their masks, {group.threshold} must: {reasons(gone)}"
@@ -248,3 +260,14 @@ class SecureSums:
     def restore(self, plain: Mapping[str, Any]) -> None:
         """Take up the groups of a checkpoint, whose keys the silos still have."""
         self.groups = {int(coalition): Group.from_message(group) for coalition, group in plain.items()}
+
+
+def _odd(group: Group, replies: Mapping[str, Message]) -> dict[str, str]:
+    """Return the members whose boxes are not one for each member, or not of the size that most members' have."""
+    sizes = Counter(reply["boxes"].shape for reply in replies.values() if len(reply["boxes"]) == len(group.members))
+    usual = sizes.most_common(1)[0][0] if sizes else (len(group.members), 0)
+    return {
+        name: f"`boxes` has shape {reply['boxes'].shape}; expected {usual}"
+        for name, reply in replies.items()
+        if reply["boxes"].shape != usual
+    }

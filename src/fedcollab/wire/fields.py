@@ -33,8 +33,10 @@ Whole = Annotated[int, Meta(ge=-MOST, le=MOST)]
 Positive = Annotated[int, Meta(ge=1, le=MOST)]
 Quantity = Annotated[int, Meta(ge=1, le=MOST_SAMPLES)]
 Finite = Annotated[float, Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
-Text = str
-Label = Annotated[str, Meta(max_length=LONGEST_LABEL)]
+#: no characters that a terminal takes for commands: text of a reply may be printed
+PRINTABLE = r"\A[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x9b]*\Z"
+Text = Annotated[str, Meta(pattern=PRINTABLE)]
+Label = Annotated[str, Meta(max_length=LONGEST_LABEL, pattern=PRINTABLE)]
 Labels = Annotated[list[Label | Whole], Meta(min_length=1, max_length=MOST_LABELS)]
 Counts = Annotated[dict[Label, Annotated[int, Meta(ge=0, le=MOST_SAMPLES)]], Meta(min_length=1, max_length=MOST_LABELS)]
 Checks = dict[str, int]

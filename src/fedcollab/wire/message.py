@@ -76,7 +76,12 @@ def unpack(content: bytes, most: int | None = None, arrays: int | None = ARRAYS)
         if arrays is not None:
             _check_header(content, arrays)
         found: dict[str, NDArray[Any]] = load(content)
-        order, plain = json.loads(found.pop(_PLAIN).tobytes(), parse_constant=_no_constant)
+        text = found.pop(_PLAIN).tobytes()
+        order, plain = json.loads(text, parse_constant=_no_constant)
+        if (
+            b"\\ud" in text.lower()
+        ):  # half a surrogate pair cannot be written or printed: UnicodeEncodeError, a ValueError
+            json.dumps(plain, ensure_ascii=False).encode()
         if not isinstance(plain, dict) or sorted(order) != sorted([*plain, *found]):
             raise ValueError("its keys do not fit its content")
         return {key: plain[key] if key in plain else found[key] for key in order}

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from fedcollab.data.client import ClientData
-from fedcollab.errors import InputError, Paused
+from fedcollab.errors import InputError, Paused, one_line
 from fedcollab.files import now
 from fedcollab.wire import absence
 from fedcollab.wire.absence import Absence, Policy
@@ -325,14 +325,14 @@ class Runtime(ABC):
         kind = next((kind for kind in absence.EXCUSES if kind in replies[name]), None)
         if kind is None:
             return self._checked(action, message, replies[name])
-        return absence.EXCUSES[kind], str(replies[name][kind])[:500]
+        return absence.EXCUSES[kind], one_line(replies[name][kind], 500)
 
     def _checked(self, action: Action, message: Message, reply: Message) -> Message | tuple[str, str]:
         if self.checks:
             try:
                 action.check_reply(message, reply)
             except BrokenMessage as error:
-                return "garbage", str(error)
+                return "garbage", one_line(error)
         return reply
 
     def _note(self, action: str, messages: Mapping[str, Message], lost: Mapping[str, tuple[str, str]]) -> None:

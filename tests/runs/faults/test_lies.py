@@ -10,16 +10,19 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from fedcollab.advice.proxy import Sums
 from fedcollab.data import ClientData
 from fedcollab.distances import estimate_distances
 from fedcollab.errors import FedcollabWarning, Paused
 from fedcollab.federation import federate
+from fedcollab.inspection import inspect
 from fedcollab.training import compare, train
 from fedcollab.wire import Wire
 from fedcollab.wire.action import Action
 from fedcollab.wire.message import Message, pack, unpack
 
 SMALL: dict[str, Any] = {"model_options": {"widths": [4]}, "lr": 0.1, "stopping": "none", "rounds": 3}
+NARROW: dict[str, Any] = {"lr": 0.1, "stopping": "none", "rounds": 2}
 TYPES = [["a", "b", "c"], ["d", "e", "f"]]
 Lie = Callable[[dict[str, Any]], dict[str, Any]]
 
@@ -227,3 +230,139 @@ def test_nobody_is_left_out_of_two(clients: list[ClientData]) -> None:
         federate(runtime)
     federation = federate(Lying(clients[:2], "spread", put(squares=lambda old: old * 1e20)))
     assert federation.names == ("a", "b")
+
+
+def table_clients() -> list[ClientData]:
+    made = []
+    for name in "abcd":
+        rng = np.random.default_rng(ord(name))
+        y = np.arange(60) % 2
+        table = pd.DataFrame({"age": rng.normal(50, 9, 60) + 9 * y, "dose": rng.normal(0, 1, 60)})
+        made.append(ClientData(name, table.assign(town=["rome", "oslo", "bern"] * 20), y))
+    return made
+
+
+def of_column(**values: Any) -> Lie:
+    """Replace fields of what `b` says about its first column."""
+
+    def lie(reply: Message) -> Message:
+        first, *rest = reply["columns"]
+        return {**reply, "columns": [{**first, **values}, *rest]}
+
+    return lie
+
+
+@pytest.mark.parametrize(
+    ("lie", "why"),
+    [
+        (put(shape=["age", "dose", 10]), "`shape` must hold"),
+        (put(shape=["age", "dose", "city"]), "`columns` are not those of `shape`"),
+        (put(quantity=2**62), "quantity"),
+        (put(labels={f"label {i}": 1 for i in range(5000)}), "`labels` counts more"),
+        (put(rare_labels=10**15), "`labels` counts more"),
+        (put(duplicates=10**15), "`groups` or `duplicates`"),
+        (put(checksum="half a pair: \ud800"), "cannot be read"),
+        (put(labels={"\x1b[2Jno": 48}), "labels"),
+        (of_column(name="age\x1b[8m"), "columns"),
+        (of_column(present=10**12), "column 1 counts values"),
+        (of_column(distinct=10**12), "column 1 counts values"),
+        (of_column(std=-1.0), "column 1 has a negative deviation"),
+        (of_column(categories={f"c{i}": 10**9 for i in range(30)}), "column 1 counts categories"),
+    ],
+)
+def test_a_data_check_that_cannot_be(lie: Lie, why: str) -> None:
+    """The others' findings are those of a check without the liar."""
+    found = inspect(Lying(table_clients(), "inspect", lie))
+    silent = [each for each in found.findings if each.kind == "no-answer"]
+    assert [each.client for each in silent] == ["b"]
+    assert why in silent[0].message
+    honest = inspect(Wire([client for client in table_clients() if client.name != "b"]))
+    assert [each for each in found.findings if each.kind != "no-answer"] == list(honest.findings)
+
+
+def test_what_a_silo_writes_is_printed_as_one_harmless_line() -> None:
+    """A reason of its own cannot clear the coordinator's terminal, or forge a line of its output."""
+    forged = "no\x1b[2J\x9b2J\rfedcollab: all silos answered\nnote: go on" + "x" * 10**6
+    with pytest.warns(FedcollabWarning, match="left out: `b`") as noted:
+        federate(Lying(table_clients(), "describe", lambda _: {"error": forged}))
+    text = str(noted[0].message)
+    assert text.isprintable()
+    assert len(text) < 1000
+    with pytest.warns(FedcollabWarning, match="left out: `b`") as noted:
+        federate(Lying(table_clients(), "describe", lambda reply: {**reply, "x\x1b[2J": 1}))
+    assert str(noted[0].message).isprintable()
+    assert str(Paused("one\nline\x1b[2J")) == "one line\\x1b[2J"
+
+
+@pytest.mark.parametrize(
+    ("lie", "why"),
+    [
+        (put(products=lambda old: old * 0 + 1e300), "beyond 1e"),
+        (put(products=lambda old: old * np.where(np.eye(old.shape[1]) > 0, [*[1e9] * (old.shape[1] - 1), 1], 1)),
+         "times as long"),
+        (put(products=lambda old: old[:, :0, :0].copy(), labelled=lambda old: old[:, :0].copy()), "of no features"),
+        (put(products=lambda old: old[:, 1:, 1:].copy(), labelled=lambda old: old[:, 1:].copy()), "has shape"),
+        (put(labelled=lambda old: np.pad(old, ((0, 0), (0, 0), (0, 1)))), "has shape"),
+        (put(labelled=lambda old: old * np.append(np.full(old.shape[1] - 1, 1e6), 1)[:, None]), "cannot have"),
+        (lambda reply: {**reply, "rows": reply["rows"] * 10**6, "products": reply["products"] * 1e6,
+                        "labelled": reply["labelled"] * 1e6}, "the client said 48"),
+    ],
+)  # fmt: skip
+def test_sums_for_advice_that_cannot_be(lie: Lie, why: str) -> None:
+    """The proxies of everybody else are those without the liar."""
+    runtime = Lying(table_clients(), "ridge-sums", lie)
+    with warnings.catch_warnings(record=True) as noted:
+        warnings.simplefilter("always")
+        found = Sums.ask(federate(runtime), 0)
+    reasons = [str(note.message) for note in noted] + [each.why for each in runtime.absences]
+    assert any(why in reason for reason in reasons), reasons
+    honest = Sums.ask(federate(Wire(table_clients())), 0)
+    assert found.names == ("a", "c", "d")
+    for mine, theirs in zip(found.products, [honest.products[place] for place in (0, 2, 3)], strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        put(measures=np.array([0.9, np.inf, 0.9, 0.9, 0.1, 40])),
+        put(measures=np.array([0.9, 1e300, 0.9, 0.9, 0.1, 40])),
+        put(measures=np.array([0.9, 0.1, 0.9, 0.9, np.inf, 40])),
+    ],
+)
+def test_a_test_loss_without_bound(clients: list[ClientData], lie: Lie) -> None:
+    with pytest.warns(FedcollabWarning, match="client `b` failed"):
+        result = train(Lying(clients, "evaluate", lie), TYPES, **SMALL)
+    assert np.isfinite(np.delete(result.loss, 1)).all()
+    assert not np.isinf(result.loss).any()
+
+
+@pytest.mark.parametrize(
+    ("action", "lie", "why"),
+    [
+        ("train", put(layout=[["w", [2]]]), "`layout` has `w` of shape"),
+        ("train", put(layout=[["v", [3]]]), "`layout` has `w` of shape"),
+        ("train", put(layout=lambda old: [*old, ["x", [7]]]), "`layout` does not fit"),
+        ("train", put(layout=lambda old: [*old, ["x", [-1, -4]]]), "negative side"),
+        ("train", put(masked=lambda old: old[:-1].copy()), "`layout` does not fit"),
+        ("train", put(boxes=lambda old: old[:-1].copy()), "`boxes` has shape"),
+        ("train", put(boxes=lambda old: old[:, :-1].copy()), "`boxes` has shape"),
+    ],
+)
+def test_a_masked_update_that_cannot_be(clients: list[ClientData], action: str, lie: Lie, why: str) -> None:
+    """The others go on without the liar where their groups can, and blame nobody else."""
+    runtime = Lying(clients[:4], action, lie)
+    with pytest.warns(FedcollabWarning) as noted:
+        result = train(runtime, "global", model="logistic", secure_aggregation="dropouts", **NARROW)
+    assert any(why in str(note.message) and "`b`" in str(note.message) for note in noted)
+    assert {absence.client for absence in runtime.absences} <= {"b"}
+    assert np.isfinite(result.models["last"]).all()
+
+
+def test_shares_of_masks_that_cannot_be(clients: list[ClientData]) -> None:
+    """Fewer shares than members: those of the others are enough."""
+    short = put(shares=lambda old: old[:, :0].copy())
+    found = train(Lying(clients[:4], "secure-unmask", short), "global", model="logistic",
+                  secure_aggregation="dropouts", **NARROW)  # fmt: skip
+    calm = train(Wire(clients[:4]), "global", model="logistic", secure_aggregation="dropouts", **NARROW)
+    np.testing.assert_array_equal(found.models["last"], calm.models["last"])

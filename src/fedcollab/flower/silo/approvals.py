@@ -19,6 +19,7 @@ from fedcollab.errors import InputError
 from fedcollab.files import now, write_bytes
 from fedcollab.flower import keys
 from fedcollab.flower.silo.config import SiloConfig
+from fedcollab.parsing import read_json_file
 from fedcollab.silo.plans import Approved, Plan, read_plan
 from fedcollab.wire.limits import Limits
 
@@ -144,7 +145,7 @@ def approved_plans(config: SiloConfig) -> list[Approved]:
     found = []
     for path in sorted((config.state / FOLDER).glob("*.json")):
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
+            content = read_json_file(path, "an approval")
             approved = Approved(read_plan(content["plan"]), str(content["approved"]))
             signature = str(content["signature"])
             signed = _signed(approved.plan.digest, approved.approved)

@@ -7,12 +7,13 @@ are readable by their owner alone.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator, MutableMapping
-from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote, unquote
 
-from fedcollab.files import write_bytes
+from fedcollab.errors import InputError
+from fedcollab.files import sync_folder, write_bytes
 from fedcollab.flower.keys import private_files
 from fedcollab.wire.message import Message, pack, unpack
 
@@ -61,13 +62,33 @@ class StateStore(MutableMapping[str, Message]):
         return sum(1 for _ in self)
 
     def key(self) -> bytes:
-        """Return 32 random bytes of this silo's own, drawn once."""
+        """Return 32 random bytes of this silo's own, drawn once.
+
+        Raises
+        ------
+        InputError
+            If the file holds something else: with a key that others can guess, a silo divides its samples as they can.
+        """
         path = self.folder / KEY
-        with private_files(), suppress(FileExistsError):
-            self.folder.mkdir(parents=True, exist_ok=True)
-            with path.open("xb") as file:
-                file.write(os.urandom(32))
-        return path.read_bytes()
+        if not path.exists():
+            drawn = self.folder / f"{KEY}.{os.getpid()}.{threading.get_ident()}"
+            with private_files():
+                write_bytes(drawn, os.urandom(32), private=True)
+            try:  # whole under its name or not at all, whoever is killed; of two processes the first one's key stays
+                os.link(drawn, path)
+            except FileExistsError:
+                pass
+            except OSError:  # a file system without links
+                os.replace(drawn, path)
+            drawn.unlink(missing_ok=True)
+            sync_folder(self.folder)
+        key = path.read_bytes()
+        if len(key) != 32:
+            raise InputError(
+                f"`{path}` has {len(key)} bytes; a silo's key has 32. Restore it, or remove it: the silo then draws a "
+                "new one, and divides its samples in another way"
+            )
+        return key
 
     def commit(self) -> None:
         """Write what changed to disk."""

@@ -1,0 +1,219 @@
+"""Have one client lie in every field of every reply: each lie must leave it absent, be refused, or be believed.
+
+    python tools/lies.py                              every procedure, up to 200 lies each
+    python tools/lies.py --most 40 --only inspect advise
+
+Over the wire runtime, one of four clients replaces one field of one of its replies by something else: another type,
+shape, size or value, text with odd characters; or it leaves a field out, adds one, or sends bytes that are no message.
+Anything but a result, `InputError` or `Paused` is a finding, as is an absence of an honest client, and a lie that takes
+more than twenty seconds of CPU time. The same seed gives the same lies.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from safetensors.numpy import save
+
+from fedcollab import advise, estimate_distances
+from fedcollab.data import ClientData
+from fedcollab.errors import InputError, Paused
+from fedcollab.federation import federate
+from fedcollab.inspection import inspect
+from fedcollab.training import compare, train
+from fedcollab.training.algorithms import ALGORITHMS
+from fedcollab.wire import Wire
+from fedcollab.wire.absence import Policy
+from fedcollab.wire.action import Action
+from fedcollab.wire.message import Message, unpack
+
+SECONDS = 20.0  # of CPU time that one lie may take
+LIAR = "b"
+HOW: dict[str, Any] = {"model": "logistic", "rounds": 2, "lr": 0.1}
+NUMBERS = (0, 1, -1, 0.5, 1e6, -1e6, 1e11, 1e30, 1e300, 1e-300, np.nan, np.inf, -np.inf, 255, 2**31 - 1, 2**62)
+PLAIN = (
+    0, -1, 1, 2, 10**6, 10**9, 2**62, 2**63, 10**40, 0.5, 1e308, True, False, None, "", "x", "\x1b[2J\n", "\ud800", "1",
+    [], {}, [[]], [None], {"": None}, {"x": 1}, ["a"], [0, 1, 2], "y" * 300, "9" * 5000,
+)  # fmt: skip
+
+
+class Lying(Wire):
+    """The liar sends what `lie` makes of one of its honest replies; `honest` keeps those by action."""
+
+    def __init__(self, clients: list[ClientData], action: str = "", lie: Callable[[Message], bytes] | None = None):
+        super().__init__(clients)
+        self.policy = Policy(quorum=0.5, retries=0)
+        self.about, self.lie = action, lie
+        self.honest: dict[str, Message] = {}
+
+    def _serve(self, action: Action, name: str, content: bytes) -> bytes:
+        reply = super()._serve(action, name, content)
+        if name != LIAR:
+            return reply
+        self.honest.setdefault(action.name, unpack(reply))
+        return self.lie(unpack(reply)) if self.lie is not None and action.name == self.about else reply
+
+
+def clients(table: bool) -> list[ClientData]:
+    """Return four small clients of two kinds."""
+    made = []
+    for name in "abcd":
+        rng = np.random.default_rng(ord(name))
+        y = np.arange(60) % 2
+        x = rng.normal(0, 1, (60, 3)) + np.outer(2 * y - 1, [1.5, 0, 0])
+        frame = pd.DataFrame(x, columns=["age", "dose", "town"]).assign(town=["rome", "oslo", "bern"] * 20)
+        made.append(ClientData(name, frame if table else x, y if name in "ab" else 1 - y))
+    return made
+
+
+def procedures() -> dict[str, Callable[[Wire], Any]]:
+    """Return what is done with the clients, by name; those whose name begins with "table" have tables."""
+    pairs = [["a", "b"], ["c", "d"]]
+    found: dict[str, Callable[[Wire], Any]] = {
+        "table-inspect": lambda runtime: str(inspect(runtime)),
+        "table-advise": lambda runtime: advise(federate(runtime), **HOW),
+        "table-few-round": lambda runtime: estimate_distances(federate(runtime), method="few-round"),
+        "prototype": lambda runtime: estimate_distances(federate(runtime), method="prototype"),
+        "cross": lambda runtime: estimate_distances(federate(runtime), method="cross", rounds=3, repeats=1),
+        "published": lambda runtime: estimate_distances(federate(runtime), method="published", rounds=2),
+        "rounds": lambda runtime: train(federate(runtime), pairs, **HOW),
+        "masked": lambda runtime: train(
+            federate(runtime), "global", **HOW, stopping="none", secure_aggregation="dropouts"
+        ),
+        "compare": _compared,
+    }
+    for name in ALGORITHMS:
+        found[f"train-{name}"] = lambda runtime, name=name: train(  # type: ignore[misc]
+            federate(runtime), pairs, name, **HOW, stopping="none"
+        )
+    return found
+
+
+def _compared(runtime: Wire) -> Any:
+    federation = federate(runtime)
+    return compare(federation, {"alone": train(federation, "local", **HOW, stopping="none")})
+
+
+def lies(reply: Message, rng: np.random.Generator) -> Iterator[tuple[str, Message]]:
+    """Yield what else a reply could be, and words for it."""
+    for key, value in reply.items():
+        yield f"without {key}", {name: other for name, other in reply.items() if name != key}
+        others = _arrays(value, rng) if isinstance(value, np.ndarray) else _plain(value, rng)
+        yield from ((f"{key}: {words}", {**reply, key: other}) for words, other in others)
+    yield "one more", {**reply, "one more": 1}
+    yield "nothing", {}
+    yield from ((kind, {kind: "\x1b[2J\nx" * 1000}) for kind in ("error", "refused", "garbage"))
+
+
+def _arrays(value: Any, rng: np.random.Generator) -> Iterator[tuple[str, Any]]:
+    """Yield other arrays in place of one, and what is no array."""
+    flat = value.reshape(-1)
+    yield from (("empty", flat[:0]), ("flat", flat.copy()), ("one dimension more", value[None].copy()))
+    yield from (("twice", np.concatenate([flat, flat])), ("text", "x"), ("none", None), ("list", [1]))
+    yield from ((kind, np.zeros(value.shape, dtype=kind)) for kind in ("f2", "f4", "f8", "i8", "u1", "?"))
+    yield "in another order", rng.permutation(flat).reshape(value.shape)
+    if value.ndim and len(value):
+        yield "shorter", value[:-1].copy()
+    for number in NUMBERS if value.dtype.kind in "fiu" and value.size else ():
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            if value.dtype.kind == "f" or (float(number).is_integer() and 0 <= number < np.iinfo(value.dtype).max):
+                yield f"all {number}", np.full_like(value, number)
+                changed = flat.copy()
+                changed[int(rng.integers(0, len(flat)))] = number
+                yield f"one {number}", changed.reshape(value.shape)
+                if value.dtype.kind == "f":
+                    yield f"times {number}", (value * np.float64(number)).astype(value.dtype)
+
+
+def _plain(value: Any, rng: np.random.Generator, depth: int = 0) -> Iterator[tuple[str, Any]]:
+    """Yield other values in place of a plain one: odd ones, and the same with another part."""
+    yield from ((repr(odd)[:20], odd) for odd in PLAIN)
+    if isinstance(value, (list, dict)) and value and depth < 2:
+        keys = list(value) if isinstance(value, dict) else list(range(len(value)))
+        key = keys[int(rng.integers(0, len(keys)))]
+        yield "a part less", [*value[:-1]] if isinstance(value, list) else {k: value[k] for k in keys if k != key}
+        yield "more parts", value * 100 if isinstance(value, list) else {**value, "\x1b[2J": value[key]}
+        for words, other in _plain(value[key], rng, depth + 1):
+            changed = value.copy()
+            changed[key] = other
+            yield f"[{key}] {words}", changed
+
+
+def packed(message: Message) -> bytes:
+    """Pack a message as `wire.message.pack` does, NaN and all."""
+    arrays = {key: np.ascontiguousarray(value) for key, value in message.items() if isinstance(value, np.ndarray)}
+    plain = {key: value for key, value in message.items() if not isinstance(value, np.ndarray)}
+    order = json.dumps([list(message), plain]).encode()
+    return bytes(save({**arrays, "__plain__": np.frombuffer(order, dtype=np.uint8)}))
+
+
+def attempt(fuzz: ModuleType, procedure: Callable[[Wire], Any], runtime: Wire) -> str:
+    """Carry a procedure out; return "" or what went wrong."""
+    begun = time.process_time()
+    try:
+        with warnings.catch_warnings(), fuzz.time_limit(SECONDS):
+            warnings.simplefilter("ignore")
+            procedure(runtime)
+    except (InputError, Paused):
+        pass
+    except fuzz.Hung:
+        return f"it takes more than {time.process_time() - begun:.0f} s"
+    except Exception as error:
+        return str(fuzz.where(error))
+    blamed = {each.client for each in runtime.absences} - {LIAR}
+    return f"blames {', '.join(sorted(blamed))}: {runtime.absences[-1].why[:100]}" if blamed else ""
+
+
+def main() -> int:
+    """Lie, print a line for each procedure and finding, and return 1 where there was one."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--most", type=int, default=200, help="lies of each procedure")
+    parser.add_argument("--only", nargs="+", help="procedures whose names have one of these in them")
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    spec = importlib.util.spec_from_file_location("fedcollab_fuzz", Path(__file__).with_name("fuzz.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    fuzz = sys.modules["fedcollab_fuzz"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(fuzz)
+    findings, known = 0, set[str]()
+    for name, procedure in procedures().items():
+        if given.only and not any(part in name for part in given.only):
+            continue
+        honest = Lying(four := clients(name.startswith("table")))
+        procedure(honest)
+        told = [
+            (action, words, packed(lie))
+            for action, reply in honest.honest.items()
+            if action not in known  # a reply that an earlier procedure asked for too is not attacked again
+            for words, lie in lies(reply, np.random.default_rng(given.seed))
+        ]
+        if "train" not in name:
+            known |= set(honest.honest)
+        begun, found = time.process_time(), 0
+        chosen = np.random.default_rng(given.seed).permutation(len(told))[: given.most]
+        for action, words, content in (told[place] for place in sorted(chosen)):
+            wrong = attempt(fuzz, procedure, Lying(four, action, lambda _, content=content: content))  # type: ignore[misc]
+            if wrong:
+                found += 1
+                print(f"  {name}, {action}, {words}: {wrong}", flush=True)
+        findings += found
+        spent = time.process_time() - begun
+        print(f"{name:20} {len(chosen):5} of {len(told):5} lies {found:4} findings {spent:6.0f} s of CPU", flush=True)
+    return 1 if findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
