@@ -68,14 +68,14 @@ def review(
 
 
 def visible(text: str) -> str:
-    """Return a line of which nothing is hidden: control and format characters, which a plan's texts may hold, escaped.
+    r"""Return a line of which nothing is hidden: control and format characters, which a plan's texts may hold, escaped.
 
     Else a purpose could move the cursor, write over the lines before it, or add lines that look like a review's.
 
     Examples
     --------
     >>> print(visible("Purpose: heart\x1b[2J\nIts budget: 0"))
-    Purpose: heart\\x1b[2J\\x0aIts budget: 0
+    Purpose: heart\x1b[2J\x0aIts budget: 0
     """
     return "".join(_escaped(sign) if unicodedata.category(sign) in HIDDEN else sign for sign in text)
 
