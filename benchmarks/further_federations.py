@@ -23,7 +23,7 @@ median of all rows.
 | oj_stores | stores | which of two juices was bought |
 | star_schools | schools (Tennessee) | score of a test of mathematics |
 | verbagg_items | questions about anger | yes or no |
-| vietnam_communes | communes (Viet Nam) | a pharmacy was visited |
+| vietnam_communes | communes (Vietnam) | a pharmacy was visited |
 """
 
 from __future__ import annotations

@@ -206,8 +206,9 @@ class Commands:
 
     def close(self) -> None:
         """End the process."""
-        assert self.process.stdin is not None
-        self.process.stdin.close()
+        for pipe in (self.process.stdin, self.process.stdout):
+            assert pipe is not None
+            pipe.close()
         self.process.wait()
 
     def carry_out(self, arguments: list[str], most_cpu: float | None = None, most_seconds: float | None = None) -> Done:
