@@ -201,7 +201,10 @@ def test_an_unregistered_silo_is_refused(running: Running) -> None:
     try:
         assert wait_for(lambda: "not registered there" in running.log("stranger"))
         assert "connected as node" not in running.log("stranger")
-        assert wait_for(lambda: running.status() == dict.fromkeys(("east", "north", "south", "west"), "online"))
+        assert wait_for(
+            lambda: {running.status().get(name) for name in ("east", "north", "south", "west")} == {"online"}
+        )
+        assert "stranger" not in running.status()
     finally:
         running.stop_silo("stranger")
 
