@@ -41,7 +41,7 @@ from fedcollab.errors import FedcollabWarning, Paused
 from fedcollab.federation import federate
 from fedcollab.flower import FederationFolder, connect_federation, init_silo, processes
 from fedcollab.flower.processes import ProcessHandle
-from fedcollab.flower.silo import supernode, worker
+from fedcollab.flower.silo import starting, supernode, worker
 from fedcollab.training import train
 from fedcollab.wire import Wire
 from fedcollab.wire.absence import Policy, read
@@ -81,7 +81,7 @@ def be_silo(config: Path) -> None:
     nothing = os.open(os.devnull, os.O_RDONLY)
     for source, target in ((nothing, 0), (log, 1), (log, 2)):
         os.dup2(source, target)
-    line, env = supernode.silo_command(config)
+    line, env = starting.silo_command(config)
     os.umask(0o077)
     os.environ.update(env)
     sys.argv = line[2:]

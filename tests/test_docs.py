@@ -128,13 +128,13 @@ def test_the_python_of_the_tutorial_on_real_hospitals_runs(capsys: pytest.Captur
 
 
 def test_blocks_that_do_not_run_here_are_run_elsewhere() -> None:
-    """Each names the test that runs it; two show how real federations are used, which tests do in longer words."""
+    """Each names the test that runs it; three show how real federations are used, which tests do in longer words."""
     found = [
         (page.relative_to(ROOT / "docs").as_posix(), reason)
         for page in PAGES
         for reason in re.findall(r"<!-- not run: ([^>]+) -->\n```python", page.read_text())
     ]
-    assert len(found) == 7
+    assert len(found) == 8
     for page, reason in found:
         (named,) = re.findall(r"tests/[\w/]+(?:\.py)?", reason)
         assert (ROOT / named).exists(), f"{page}: {reason}"

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from fedcollab.flower.silo import supernode
+from fedcollab.flower.silo import starting, supernode
 from fedcollab.silo.guard import Guard, Served
 from fedcollab.wire.message import pack, unpack
 
@@ -32,7 +32,7 @@ FILE = "faults.json"
 
 def main() -> None:
     config = Path(sys.argv[1]).absolute()
-    line, env = supernode.silo_command(config)
+    line, env = starting.silo_command(config)
     os.environ.update(env)
 
     def disturbed(guard: Guard, action: str, content: bytes, *rest: Any, **more: Any) -> Served:

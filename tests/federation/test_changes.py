@@ -1,4 +1,4 @@
-"""A silo joins a federation that has trained, is checked, and leaves: under its own approved plan, by name alone."""
+"""A silo joins a federation that has trained, is checked, and leaves, by name alone; in longer words than membership.md."""
 
 from __future__ import annotations
 

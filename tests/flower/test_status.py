@@ -17,11 +17,11 @@ import pytest
 pytest.importorskip("flwr")
 
 from click.testing import CliRunner
-from fedcollab.flower.coordinator.channel import Channel
 
 from fedcollab import progress
 from fedcollab.cli import cli
 from fedcollab.flower import FederationFolder
+from fedcollab.flower.channel import Channel
 from fedcollab.flower.coordinator.relay import RelayRuntime
 from fedcollab.flower.coordinator.stage_note import (
     WAITING,

@@ -23,4 +23,4 @@ from .silo.model import own_model as own_model
 from .silo.model import own_starts as own_starts
 from .silo.serving import silo_guard as silo_guard
 from .silo.serving import silo_limits as silo_limits
-from .silo.supernode import start_silo as start_silo
+from .silo.starting import start_silo as start_silo

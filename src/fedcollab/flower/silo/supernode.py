@@ -17,76 +17,22 @@ import time
 from collections.abc import Iterator, Mapping
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import NoReturn
 
 from fedcollab.errors import InputError
-from fedcollab.flower import processes
 from fedcollab.flower.channel import Channel, ChannelClosed
 from fedcollab.flower.keys import private_files
-from fedcollab.flower.silo.config import CONFIG, Invitation, SiloConfig
+from fedcollab.flower.silo import worker
+from fedcollab.flower.silo.config import SiloConfig
+from fedcollab.flower.silo.node import Node
 
 WORKER = "fedcollab.flower.silo.worker"
 GRACE = 3.0  # seconds between asking the worker to end and ending it
-
-
-def silo_command(path: Path) -> tuple[list[str], dict[str, str]]:
-    """Return what to run for a silo.
-
-    Parameters
-    ----------
-    path : Path
-        The silo's config.
-
-    Returns
-    -------
-    command : list of str
-        The program and its arguments.
-    env : dict
-        Its environment variables.
-
-    Raises
-    ------
-    InputError
-        If the config or the invitation is wrong, the key is missing or Flower is not installed.
-    """
-    config = SiloConfig.read(path)
-    invitation = Invitation.read(config.invitation)
-    processes.program("flower-supernode")  # is there, or one clear line
-    if invitation.certificate is not None and not config.key.is_file():
-        raise InputError(f"`{config.key}` does not exist; make the silo's key with `fedcollab silo init`")
-    home = config.state / "flwr"
-    with private_files():
-        home.mkdir(parents=True, exist_ok=True)
-    line = [sys.executable, "-m", __name__, str(path.absolute())]
-    return line, processes.environment(home, {CONFIG: str(path.absolute())})
-
-
-def start_silo(path: Path) -> NoReturn:
-    """Become a silo's process: no wrapper stays behind, signals go where they belong, and the worker ends with it.
-
-    Files that it writes are readable by their owner alone.
-
-    Parameters
-    ----------
-    path : Path
-        The silo's config.
-
-    Raises
-    ------
-    InputError
-        If the config or the invitation is wrong, the key is missing or Flower is not installed.
-    """
-    line, env = silo_command(path)
-    os.umask(0o077)
-    os.execve(line[0], line, env)
 
 
 class Worker:
     """The worker, from the side of the process that it works for."""
 
     def __init__(self) -> None:
-        from fedcollab.flower.silo import worker
-
         worker.preload()
         self._channel, there = _pair()
         self._program: subprocess.Popen[bytes] | None = None  # once it was started again
@@ -189,19 +135,17 @@ def main() -> None:
     """Run the silo whose config is given until it is ended; exit code 1 if the coordinator does not let it in."""
     config = SiloConfig.read(sys.argv[1])
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    worker = Worker()
+    working = Worker()
     try:
-        from fedcollab.flower.silo.node import Node
-
         with lock(config.state / "flwr"):
-            Node(config, worker).carry()
+            Node(config, working).carry()
     except KeyboardInterrupt:
         sys.exit(0)
     except InputError as error:
         print(f"fedcollab: {error}", file=sys.stderr, flush=True)
         sys.exit(1)
     finally:
-        worker.stop()
+        working.stop()
 
 
 if __name__ == "__main__":
