@@ -1,4 +1,4 @@
-"""A silo joins a federation that has trained, is checked, and leaves, by name alone; in longer words than membership.md."""
+"""A silo joins a trained federation, is checked, and leaves, by name alone: what membership.md says in short."""
 
 from __future__ import annotations
 
