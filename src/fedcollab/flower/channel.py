@@ -85,5 +85,5 @@ class Channel:
         raise TimeoutError
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close this end of the connection; whoever waits at the other end gets `ChannelClosed`."""
         self._connection.close()

@@ -80,7 +80,7 @@ class Worker:
             raise
 
     def stop(self) -> None:
-        """End the worker."""
+        """Ask the worker to end, kill it if it has not ended after `GRACE` seconds, and close the connection to it."""
         self._channel.close()
         for number in (signal.SIGTERM, signal.SIGKILL):
             with contextlib.suppress(OSError):
