@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from fedcollab.distances.methods.cross_client import tensors
+from fedcollab.distances.methods import cross_client, published_client
 from fedcollab.distances.methods.cross_design import Design
 from fedcollab.distances.methods.discriminator import initial, label_scale, unflatten
 from fedcollab.distances.methods.published_client import Task, batch, split
@@ -52,7 +52,7 @@ def published_pair(
 
     `rounds` fixes their number; otherwise validation stops the pair.
     """
-    data = [(*tensors(silos[name]), *split(task, silos[name])) for name in pair]
+    data = [(*published_client.tensors(task, silos[name]), *split(task, silos[name])) for name in pair]
     net = Discriminator(data[0][0].shape[1], task.classes, task.hidden, task.seed)
     optimiser = torch.optim.SGD(net.parameters(), lr=task.lr)
     best, stale, round_ = -1.0, 0, 0
@@ -81,7 +81,7 @@ def cross_pair(design: Design, position: int, silos: Mapping[str, Silo]) -> floa
     repeats, folds = design.repeats[position], design.settings.folds
     data = []
     for name in pair:
-        x, y = tensors(silos[name])
+        x, y = cross_client.tensors(silos[name], design.head)
         data.append((torch.cat([x / scale, torch.ones(len(x), 1)], dim=1), y))
     hits: list[NDArray[np.float64]] = [np.zeros(len(y)) for _, y in data]
     for repeat in range(repeats):

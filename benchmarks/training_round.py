@@ -65,7 +65,8 @@ def fedcollab_round(data: Data, model: str = "mlp") -> Callable[[], object]:
     from fedcollab.training.algorithms import FedAvg
     from fedcollab.training.descend import Setting
     from fedcollab.training.models import Network
-    from fedcollab.training.rounds import Grouping, Session, _one_round
+    from fedcollab.training.rounds import Grouping, _one_round
+    from fedcollab.training.session import Session
 
     clients = [
         ClientData(f"{i:02d}", x.numpy(), y.numpy(), x[:2].numpy(), y[:2].numpy()) for i, (x, y) in enumerate(data)

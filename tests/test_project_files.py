@@ -25,6 +25,7 @@ EXTRAS = {
     "report": ("report",),
     "reproduce": ("report",),
     "scenarios": ("images",),
+    "training": ("trees",),
 }
 #: what an extra of another project brings: requirement -> distribution
 BROUGHT = {"flwr[simulation]": "ray"}

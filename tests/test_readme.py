@@ -48,8 +48,14 @@ def commands_shown() -> list[str]:
     return [*blocks, *re.findall(r"`(fedcollab \S+ [^`]+)`", README)]
 
 
+def single_stages() -> list[str]:
+    """Return the commands of the tutorial's section on single stages."""
+    text = (ROOT / "docs" / "tutorials" / "own-csv.md").read_text()
+    return re.findall(r"^\$ (fedcollab .*)$", text.split("One stage at a time")[1], re.MULTILINE)
+
+
 def test_every_command_of_the_readme_works_without_data_sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Type every command that the README shows, in its order, in a folder with three hospitals and nothing else.
+    """Type every command that the README shows, then the tutorial's single stages, in a folder with three hospitals.
 
     `silo start` waits for a coordinator: `tests/federation` starts silos. What `make demo` and `make federation-demo`
     show is tested above and there.
@@ -70,7 +76,7 @@ def test_every_command_of_the_readme_works_without_data_sets(tmp_path: Path, mon
 
     type_in("fedcollab federation init fed")
     (tmp_path / "fed" / "invitation.toml").rename(tmp_path / "invitation.toml")
-    shown = commands_shown()
+    shown = [*commands_shown(), *single_stages()]
     assert len(shown) == 14
     shown.remove("fedcollab new hospitals")  # the folder is there: three hospitals, not the example's
     type_in("fedcollab new example")

@@ -5,25 +5,29 @@
 
 Over the wire runtime, one of four clients replaces one field of one of its replies by something else: another type,
 shape, size or value, text with odd characters; or it leaves a field out, adds one, or sends bytes that are no message.
-Anything but a result, `InputError` or `Paused` is a finding, as is an absence of an honest client, and a lie that takes
-more than twenty seconds of CPU time. The same seed gives the same lies.
+A finding is anything but a result, or one line (`InputError`, `Paused`) that names the liar; an absence of an honest
+client; a lie that takes more than twenty seconds of CPU time or a gigabyte of memory; and distances between honest
+clients, or a model of a coalition of theirs, that are not those without the lie. The same seed gives the same lies.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
+import resource
 import sys
+import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
+import fuzz
 import numpy as np
 import pandas as pd
+import torch
+from numpy.typing import ArrayLike
 from safetensors.numpy import save
 
 from fedcollab import advise, estimate_distances
@@ -31,6 +35,9 @@ from fedcollab.data import ClientData
 from fedcollab.errors import InputError, Paused
 from fedcollab.federation import federate
 from fedcollab.inspection import inspect
+from fedcollab.report import write
+from fedcollab.runs import Run
+from fedcollab.runs.pipeline import FedCollab
 from fedcollab.training import compare, train
 from fedcollab.training.algorithms import ALGORITHMS
 from fedcollab.wire import Wire
@@ -39,7 +46,12 @@ from fedcollab.wire.action import Action
 from fedcollab.wire.message import Message, unpack
 
 SECONDS = 20.0  # of CPU time that one lie may take
+MEMORY = 1000.0  # megabytes
 LIAR = "b"
+HONEST = (0, 2, 3)  # the places of the others, in order of name
+#: what every procedure begins with; lied about once, and believed where it is possible: then others' figures change
+FIRST = ("describe", "spread", "prepare", "fingerprint", "encode", "encode-spread")
+PAIRS = [["a", "b"], ["c", "d"]]
 HOW: dict[str, Any] = {"model": "logistic", "rounds": 2, "lr": 0.1}
 NUMBERS = (0, 1, -1, 0.5, 1e6, -1e6, 1e11, 1e30, 1e300, 1e-300, np.nan, np.inf, -np.inf, 255, 2**31 - 1, 2**62)
 PLAIN = (
@@ -77,32 +89,70 @@ def clients(table: bool) -> list[ClientData]:
     return made
 
 
-def procedures() -> dict[str, Callable[[Wire], Any]]:
-    """Return what is done with the clients, by name; those whose name begins with "table" have tables."""
-    pairs = [["a", "b"], ["c", "d"]]
-    found: dict[str, Callable[[Wire], Any]] = {
-        "table-inspect": lambda runtime: str(inspect(runtime)),
-        "table-advise": lambda runtime: advise(federate(runtime), **HOW),
-        "table-few-round": lambda runtime: estimate_distances(federate(runtime), method="few-round"),
-        "prototype": lambda runtime: estimate_distances(federate(runtime), method="prototype"),
-        "cross": lambda runtime: estimate_distances(federate(runtime), method="cross", rounds=3, repeats=1),
-        "published": lambda runtime: estimate_distances(federate(runtime), method="published", rounds=2),
-        "rounds": lambda runtime: train(federate(runtime), pairs, **HOW),
-        "masked": lambda runtime: train(
-            federate(runtime), "global", **HOW, stopping="none", secure_aggregation="dropouts"
-        ),
+def procedures() -> dict[str, Callable[[Wire], ArrayLike]]:
+    """Return what is done with the clients, by name; those whose name begins with "table" have tables.
+
+    Each returns figures that no lie may change, unless it is one of those that everybody's data are prepared with.
+    """
+    found: dict[str, Callable[[Wire], ArrayLike]] = {
+        "table-inspect": lambda runtime: len(str(inspect(runtime))) * 0,
+        "table-advise": lambda runtime: len(str(advise(federate(runtime), **HOW))) * 0,
+        "table-few-round": lambda runtime: _distances(runtime, method="few-round"),
+        "prototype": lambda runtime: _distances(runtime, method="prototype"),
+        "label": lambda runtime: _distances(runtime, method="label"),
+        "cross": lambda runtime: _distances(runtime, method="cross", rounds=3, repeats=1),
+        "hypothesis": lambda runtime: _distances(runtime, method="hypothesis", rounds=3, repeats=1),
+        "published": lambda runtime: _distances(runtime, method="published", rounds=2),
+        "rounds": lambda runtime: _trained(runtime)[:, :0],
+        "encoded": lambda runtime: _distances(runtime, encoder=double, method="prototype"),
+        "table-run": _run,
+        "masked": lambda runtime: _trained(runtime, "global", stopping="none", secure_aggregation="dropouts")[:0],
         "compare": _compared,
     }
     for name in ALGORITHMS:
-        found[f"train-{name}"] = lambda runtime, name=name: train(  # type: ignore[misc]
-            federate(runtime), pairs, name, **HOW, stopping="none"
-        )
+        weights = {"weights": np.kron(np.eye(2), [[0.75, 0.25], [0.25, 0.75]])} if name == "own-weights" else {}
+        found[f"train-{name}"] = lambda runtime, name=name, weights=weights: _trained(  # type: ignore[misc]
+            runtime, PAIRS, name, stopping="none", **weights
+        )[-1]
     return found
 
 
-def _compared(runtime: Wire) -> Any:
+def double(x: Any) -> Any:
+    """Encode samples, as an encoder of images does."""
+    return 2 * x[:, :2]
+
+
+def _run(runtime: Wire) -> ArrayLike:
+    """Have a run directory made, and what clients said of themselves written there and read back."""
+    with tempfile.TemporaryDirectory() as folder:
+        fitted = FedCollab(distance="few-round", C=5.0, run_dir=Path(folder) / "run").fit(runtime)
+        fitted.train(**HOW, stopping="none")
+        run = Run.open(Path(folder) / "run")
+        found = run.distances()
+        write(run.path)
+    places = [found.names.index(name) for name in found.names if name != LIAR]
+    return found.raw[np.ix_(places, places)]
+
+
+def _distances(runtime: Wire, encoder: Any = None, **settings: Any) -> ArrayLike:
+    """Return the distances between the honest clients."""
+    found = estimate_distances(federate(runtime, encoder=encoder), **settings)
+    assert np.isfinite(found.raw[found.observed]).all()
+    places = [found.names.index(name) for name in found.names if name != LIAR]
+    return found.raw[np.ix_(places, places)]
+
+
+def _trained(runtime: Wire, coalitions: Any = PAIRS, algorithm: str = "fedavg", **settings: Any) -> Any:
+    """Return the models; the last is that of the coalition of honest clients, if there is one."""
+    result = train(federate(runtime), coalitions, algorithm, **{**HOW, **settings})
+    assert np.isfinite(result.models["last"]).all()
+    return result.models["last"]
+
+
+def _compared(runtime: Wire) -> ArrayLike:
     federation = federate(runtime)
-    return compare(federation, {"alone": train(federation, "local", **HOW, stopping="none")})
+    found = compare(federation, {"alone": train(federation, "local", **HOW, stopping="none")})
+    return found.loss[HONEST, 0]
 
 
 def lies(reply: Message, rng: np.random.Generator) -> Iterator[tuple[str, Message]]:
@@ -159,21 +209,34 @@ def packed(message: Message) -> bytes:
     return bytes(save({**arrays, "__plain__": np.frombuffer(order, dtype=np.uint8)}))
 
 
-def attempt(fuzz: ModuleType, procedure: Callable[[Wire], Any], runtime: Wire) -> str:
+def attempt(procedure: Callable[[Wire], ArrayLike], runtime: Lying, expected: ArrayLike) -> str:
     """Carry a procedure out; return "" or what went wrong."""
-    begun = time.process_time()
+    begun, before = time.process_time(), megabytes()
+    wrong = ""
     try:
         with warnings.catch_warnings(), fuzz.time_limit(SECONDS):
             warnings.simplefilter("ignore")
-            procedure(runtime)
-    except (InputError, Paused):
-        pass
+            found = procedure(runtime)
+        if runtime.about not in FIRST and not np.array_equal(found, expected, equal_nan=True):
+            wrong = "other figures of honest clients than without the lie"
+    except (InputError, Paused) as error:
+        if f"`{LIAR}`" not in str(error) and "which one cannot be told" not in str(error):
+            wrong = f"the line does not name the liar: {error}"
     except fuzz.Hung:
-        return f"it takes more than {time.process_time() - begun:.0f} s"
+        wrong = f"it takes more than {time.process_time() - begun:.0f} s"
     except Exception as error:
-        return str(fuzz.where(error))
+        wrong = str(fuzz.where(error))
     blamed = {each.client for each in runtime.absences} - {LIAR}
-    return f"blames {', '.join(sorted(blamed))}: {runtime.absences[-1].why[:100]}" if blamed else ""
+    if blamed:
+        return f"blames {', '.join(sorted(blamed))}: {runtime.absences[-1].why[:100]}"
+    if megabytes() - before > MEMORY:
+        return f"it takes {megabytes() - before:.0f} MB"
+    return wrong
+
+
+def megabytes() -> float:
+    """Return the most memory that this process has had."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
 
 
 def main() -> int:
@@ -183,35 +246,33 @@ def main() -> int:
     parser.add_argument("--only", nargs="+", help="procedures whose names have one of these in them")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
-    spec = importlib.util.spec_from_file_location("fedcollab_fuzz", Path(__file__).with_name("fuzz.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    fuzz = sys.modules["fedcollab_fuzz"] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(fuzz)
+    torch.set_num_threads(1)  # threads that wait for each other count as CPU time
     findings, known = 0, set[str]()
     for name, procedure in procedures().items():
         if given.only and not any(part in name for part in given.only):
             continue
         honest = Lying(four := clients(name.startswith("table")))
-        procedure(honest)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            expected = procedure(honest)
         told = [
             (action, words, packed(lie))
             for action, reply in honest.honest.items()
-            if action not in known  # a reply that an earlier procedure asked for too is not attacked again
+            if action not in known
             for words, lie in lies(reply, np.random.default_rng(given.seed))
         ]
-        if "train" not in name:
-            known |= set(honest.honest)
+        known |= {action for action in honest.honest if action in FIRST and name != "table-inspect"}
         begun, found = time.process_time(), 0
         chosen = np.random.default_rng(given.seed).permutation(len(told))[: given.most]
         for action, words, content in (told[place] for place in sorted(chosen)):
-            wrong = attempt(fuzz, procedure, Lying(four, action, lambda _, content=content: content))  # type: ignore[misc]
+            wrong = attempt(procedure, Lying(four, action, lambda _, content=content: content), expected)  # type: ignore[misc]
             if wrong:
                 found += 1
                 print(f"  {name}, {action}, {words}: {wrong}", flush=True)
         findings += found
         spent = time.process_time() - begun
-        print(f"{name:20} {len(chosen):5} of {len(told):5} lies {found:4} findings {spent:6.0f} s of CPU", flush=True)
+        shown = f"{len(chosen):5} of {len(told):5} lies {found:4} findings {spent:6.0f} s of CPU {megabytes():6.0f} MB"
+        print(f"{name:20} {shown}: {', '.join(honest.honest)}", flush=True)
     return 1 if findings else 0
 
 

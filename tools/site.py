@@ -33,14 +33,17 @@ STAGE = ROOT / "build" / "site-source"
 
 #: the menu: section -> pages, as paths in docs/ without `.md`
 MENU: dict[str, tuple[str, ...]] = {
-    "Start": ("should-we-federate", "install"),
+    "Start": ("should-we-federate", "install", "comparison"),
     "Tutorials": ("tutorials/own-csv", "tutorials/own-python", "tutorials/real-federation", "tutorials/real-hospitals"),
     "How to": (
+        "howto/use-the-models",
         "howto/choose-c",
         "howto/constraints",
         "howto/add-a-client",
         "howto/privacy",
+        "howto/regression",
         "howto/own-model",
+        "howto/trees",
         "howto/own-algorithm",
         "howto/tracking",
         "howto/resume",
@@ -74,6 +77,8 @@ MENU: dict[str, tuple[str, ...]] = {
         "distances-measured",
         "coalitions-measured",
         "training-measured",
+        "trees-measured",
+        "regression-measured",
         "benchmarks",
         "reliability",
         "threats",
@@ -263,7 +268,9 @@ def _entries(package: str, names: list[str], skip: tuple[str, ...] = ()) -> str:
         if name in skip or isinstance(found, types.ModuleType) or not getattr(found, "__doc__", None):
             continue
         if isinstance(found, type):
-            lines += [f".. autoclass:: {package}.{name}", "   :members:", ""]
+            inherited = any(base.__module__.startswith("fedcollab.") for base in found.__mro__[1:])
+            members = ["   :members:", *(["   :inherited-members: BaseException, object"] if inherited else [])]
+            lines += [f".. autoclass:: {package}.{name}", *members, ""]
         elif callable(found):
             lines += [f".. autofunction:: {package}.{name}", ""]
     return "```{eval-rst}\n" + "\n".join(lines) + "\n```\n"

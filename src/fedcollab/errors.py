@@ -208,13 +208,13 @@ def number(
 
 
 def is_number(text: str) -> bool:
-    """Return whether a text can be read as a number.
+    """Return whether a text can be read as a number; `1_0` is a number to Python, and a code to everybody else.
 
-    >>> is_number("1e3"), is_number("three")
-    (True, False)
+    >>> is_number("1e3"), is_number("three"), is_number("1_0")
+    (True, False, False)
     """
     try:
         float(text)
     except ValueError:
         return False
-    return True
+    return "_" not in text

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from fedcollab.errors import InputError
-from fedcollab.parsing import MOST_JSON, parse_json, read_json_file, read_text
+from fedcollab.parsing import MOST_JSON, check_file, parse_json, read_json_file, read_text
 
 try:
     import fcntl
@@ -266,8 +266,10 @@ def write_json(path: str | Path, kind: str, content: Mapping[str, Any], made: Ma
 
 
 def digest(path: str | Path) -> str:
-    """Return the SHA-256 checksum of a file's content in hexadecimal digits."""
-    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    """Return the SHA-256 checksum of a file's content in hexadecimal digits; what is no file is refused."""
+    check_file(path)
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def read_made(path: str | Path) -> dict[str, Any] | None:

@@ -209,6 +209,8 @@ def verdict(
     --------
     >>> verdict("north", 0.91, 0.86, 0.47)
     'north gains 5.0 points over training alone (91.0 against 86.0) and 44.0 over one model for everyone (47.0).'
+    >>> verdict("east", 0.91, 0.86, 0.91)
+    'east gains 5.0 points over training alone (91.0 against 86.0); one model for everyone does as well (91.0).'
     >>> verdict("south", 0.91, 0.86, interval=(-0.02, 0.11))
     'south: no clear difference to training alone (91.0 against 86.0; 90 % interval of the gain −2.0 to +11.0).'
     """
@@ -230,9 +232,101 @@ def verdict(
     if global_accuracy is None:
         return text + "."
     over = accuracy - global_accuracy
+    if abs(over) < 0.0005:
+        return f"{text}; one model for everyone does as well ({100 * global_accuracy:.1f})."
     word = "and" if (over >= 0) == (low > 0) else "but"
     verb = f"{100 * over:.1f}" if over >= 0 else f"{-100 * over:.1f} points less than"
     return f"{text} {word} {verb} {'over ' if over >= 0 else ''}one model for everyone ({100 * global_accuracy:.1f})."
+
+
+def error_verdict(
+    client: str,
+    error: float,
+    local_error: float,
+    global_error: float | None = None,
+    *,
+    interval: tuple[float, float] | None = None,
+) -> str:
+    """Say in one sentence what taking part gave a client whose model predicts a number, in the target's units.
+
+    Parameters
+    ----------
+    client : str
+        The client's name.
+    error : float
+        The root mean squared error of its model in its coalition.
+    local_error : float
+        That of the model that it trains alone.
+    global_error : float, optional
+        That of one model for everyone.
+    interval : tuple of float, optional
+        The 90 % interval of how much lower the error is than alone: a gain or loss counts only if 0 is outside. One of
+        NaN says that there are too few test samples for an interval.
+
+    Returns
+    -------
+    str
+        The sentence.
+
+    Examples
+    --------
+    >>> error_verdict("north", 10.3, 11.5, interval=(0.4, 2.0))
+    'north gains over training alone: RMSE 10.3 against 11.5 (1.2 lower; 90 % interval 0.4 lower to 2 lower).'
+    >>> error_verdict("south", 10.3, 10.0, 12.0)
+    'south loses by taking part: RMSE 10.3 against 10 (0.3 higher): it is better off alone; one model for everyone: 12.'
+    >>> error_verdict("east", 10.3, 10.0, interval=(float("nan"), float("nan")))
+    'east: too few test samples to tell: RMSE 10.3 against 10 (0.3 higher).'
+    """
+    gain = local_error - error
+    known = interval is not None and not np.isnan(interval).any()
+    low, high = interval if interval is not None and known else (gain, gain)
+    against = f"RMSE {in_units(error)} against {in_units(local_error)} ({lower(gain)}"
+    against += f"; 90 % interval {lower(low)} to {lower(high)})" if known else ")"
+    if interval is not None and not known:
+        text = f"{client}: too few test samples to tell: {against}"
+    elif low > 0:
+        text = f"{client} gains over training alone: {against}"
+    elif high < 0:
+        text = f"{client} loses by taking part: {against}: it is better off alone"
+    else:
+        word = "no clear difference to training alone" if known else "as good as alone"
+        text = f"{client}: {word}: {against}"
+    return f"{text}." if global_error is None else f"{text}; one model for everyone: {in_units(global_error)}."
+
+
+def in_units(value: float) -> str:
+    """Return a figure in a target's units, with three significant digits.
+
+    Parameters
+    ----------
+    value : float
+        The figure.
+
+    Examples
+    --------
+    >>> in_units(0.12345), in_units(12345.6), in_units(2.0), in_units(-1.5)
+    ('0.123', '12,300', '2', '−1.5')
+    """
+    if value == 0 or not np.isfinite(value):
+        return f"{value:g}"
+    rounded = round(value, 2 - int(np.floor(np.log10(abs(value)))))
+    return (f"{rounded:,.0f}" if abs(rounded) >= 1000 else f"{rounded:.3g}").replace("-", "−")
+
+
+def lower(gain: float) -> str:
+    """Return by how much an error is lower, or higher, as text.
+
+    Parameters
+    ----------
+    gain : float
+        By how much it is lower; negative: higher.
+
+    Examples
+    --------
+    >>> lower(0.41), lower(-2.0)
+    ('0.41 lower', '2 higher')
+    """
+    return f"{in_units(abs(gain))} {'higher' if gain < 0 else 'lower'}"
 
 
 def summary(

@@ -83,11 +83,7 @@ def read_bytes(path: str | Path, what: str, most: int) -> bytes:
     """
     path = Path(path)
     try:
-        if not path.exists():
-            raise InputError(f"`{path}` does not exist; expected {what}")
-        if not path.is_file():
-            kind = "folder" if path.is_dir() else "device"
-            raise InputError(f"`{path}` cannot be read: it is a {kind}; expected {what}")
+        check_file(path, f"; expected {what}")
         with path.open("rb") as file:
             content = file.read(most + 1) if path.stat().st_size <= most else b"\0" * (most + 1)
     except (OSError, ValueError) as error:
@@ -97,6 +93,33 @@ def read_bytes(path: str | Path, what: str, most: int) -> bytes:
     if len(content) > most:
         raise InputError(f"`{path}` cannot be read: it has more than {_size(most)}, the most for {what}")
     return content
+
+
+def check_file(path: str | Path, expected: str = "") -> None:
+    """Refuse what is no file, before it is opened: a pipe would be waited for.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+    expected : str
+        What the error line ends with: "; expected a scenario file".
+
+    Raises
+    ------
+    InputError
+        If it does not exist, is a folder or a device, or may not be looked at.
+    """
+    path = Path(path)
+    try:
+        if path.is_file():
+            return
+        there, link = path.exists(), path.is_symlink()
+    except OSError as error:  # a folder that may not be looked into, a name that is too long
+        raise InputError(f"`{path}` cannot be read: {error.strerror}{expected}") from None
+    if not there:
+        raise InputError(f"`{path}` {'is a link that leads nowhere' if link else 'does not exist'}{expected}")
+    raise InputError(f"`{path}` cannot be read: it is a {'folder' if path.is_dir() else 'device'}{expected}")
 
 
 def check_size(path: str | Path, most: int = MOST_DATA) -> None:
@@ -120,10 +143,10 @@ def check_size(path: str | Path, most: int = MOST_DATA) -> None:
 
 
 def read_text(path: str | Path, what: str, most: int) -> str:
-    """Read a UTF-8 text file of at most so many bytes; as `read_bytes`."""
+    """Read a UTF-8 text file of at most so many bytes, without the mark that some editors begin it with."""
     content = read_bytes(path, what, most)
     try:
-        return content.decode("utf-8")
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"`{path}` cannot be read: it is not UTF-8 (byte {error.start}); expected {what}") from None
 
@@ -148,7 +171,7 @@ def parse_json(text: str, where: str, what: str) -> Any:
     Raises
     ------
     InputError
-        If it is not JSON, nested too deep, or has a number with thousands of digits.
+        If it is not JSON, nested too deep, says something twice, or has a number with thousands of digits.
 
     Examples
     --------
@@ -161,7 +184,7 @@ def parse_json(text: str, where: str, what: str) -> Any:
     """
     try:
         _check_depth(text, where, what)
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=_said_once)
     except json.JSONDecodeError as error:
         raise InputError(f"`{where}` is not JSON (line {error.lineno}: {error.msg}); expected {what}") from None
     except InputError:
@@ -259,6 +282,15 @@ def names_in(content: Mapping[str, Any], key: str = "names") -> tuple[str, ...]:
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise TypeError(f"`{key}` must be a list of names")
     return tuple(names)
+
+
+def _said_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object; one that says something twice means one thing to one reader and another to the next."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"`{next(key for key in keys if keys.count(key) > 1)}` stands twice in one object")
+    return found
 
 
 def _check_depth(text: str, where: str, what: str) -> None:

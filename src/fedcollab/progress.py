@@ -65,7 +65,7 @@ def duration(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60} min"
 
 
-def time_left(done: int, total: int, took: float) -> str:
+def time_left(done: int, total: int, took: float, before: int = 0) -> str:
     """Return in words how far a stage is, and how long the rest takes if it goes on like this.
 
     Parameters
@@ -73,16 +73,23 @@ def time_left(done: int, total: int, took: float) -> str:
     done, total : int
         How many steps are done, and how many there are.
     took : float
-        Seconds since the stage began.
+        Seconds that the steps took.
+    before : int
+        How many of the steps were done before these seconds began: the first step often holds all preparations, and
+        says little about the others.
 
     Examples
     --------
     >>> time_left(12, 50, 60.0)
     '12 of 50, about 3 min 10 s left'
+    >>> time_left(1, 50, 60.0, before=1)
+    '1 of 50'
     """
-    if done <= 0 or total <= 0:
-        return f"{done} of {total}" if total > 0 else "begun"
-    return f"{done} of {total}, about {duration(max(0.0, took / done * (total - done)))} left"
+    if total <= 0:
+        return "begun"
+    if done <= before:
+        return f"{done} of {total}"
+    return f"{done} of {total}, about {duration(max(0.0, took / (done - before) * (total - done)))} left"
 
 
 @contextmanager
@@ -124,13 +131,17 @@ def _shown(description: str, quiet: bool) -> Iterator[Progress]:
         return
     if not sys.stderr.isatty():
         started = last = time.perf_counter()
+        first: tuple[int, float] | None = None  # how many steps were done when the first was, and when that was
 
         def line(done: int, total: int) -> None:
-            nonlocal last
+            nonlocal last, first
             now = time.perf_counter()
+            if first is None and done > 0:
+                first = (done, now)
             if now - last >= EVERY:
                 last = now
-                print(f"{description}: {time_left(done, total, now - started)}", file=sys.stderr, flush=True)
+                before, since = first or (0, started)
+                print(f"{description}: {time_left(done, total, now - since, before)}", file=sys.stderr, flush=True)
 
         yield line
         took = time.perf_counter() - started

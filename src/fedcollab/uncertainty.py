@@ -399,3 +399,23 @@ def _positive(samples: ArrayLike) -> Floats:
 def _z(level: float) -> float:
     """Return how many standard errors an interval reaches to either side."""
     return NormalDist().inv_cdf((1 + level) / 2)
+
+
+def scaled(gain: Estimates, factor: Floats) -> Estimates:
+    """Return gains in another unit: each client's figure times a factor of its own, which is not negative.
+
+    Parameters
+    ----------
+    gain : Estimates
+        The gains.
+    factor : array
+        One for each client.
+
+    Examples
+    --------
+    >>> found = scaled(means(np.array([0.2, 0.4]), np.array([0.1, 0.1]), np.array([50.0, 50.0])), np.array([10.0, 5.0]))
+    >>> found.mean.tolist(), round(found.average.mean, 3)
+    ([2.0, 2.0], 2.0)
+    """
+    parts = (gain.mean * factor, gain.stderr * factor, gain.low * factor, gain.high * factor)
+    return Estimates(*parts, average(parts[0], np.where(np.isnan(gain.average.stderr), np.nan, parts[1])))

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedcollab import Advice, ClientData, advise, estimate_distances, train
+from fedcollab.advice.gains import Expected
 from fedcollab.advice.promises import broken_promises
-from fedcollab.advice.result import Expected
 from fedcollab.errors import FedcollabWarning
 from fedcollab.federation import federate
 from fedcollab.report.judgement import Judgement
@@ -29,12 +29,18 @@ NAMES = ("a", "b", "c", "d")
 CELLS = Path(__file__).parents[2] / "results" / "advice.jsonl"
 
 
-def promise(mean: float, stderr: float, kind: str = "together", quantities: tuple[int, ...] = (1, 1, 1, 1)) -> Any:
-    """An advice that everyone trains together, and what it expects."""
+def promise(
+    mean: float,
+    stderr: float,
+    kind: str = "together",
+    quantities: tuple[int, ...] = (1, 1, 1, 1),
+    together: float = 0.0,
+) -> Any:
+    """An advice that everyone trains together, and what it expects; `together` is the error of the mean."""
     share = np.array(quantities) / sum(quantities)
     return SimpleNamespace(
         names=NAMES,
-        candidate=SimpleNamespace(kind=kind, coalitions=[list(NAMES)]),
+        candidate=SimpleNamespace(kind=kind, coalitions=[list(NAMES)], gain=Expected(mean, together)),
         gains={name: SimpleNamespace(loss=Expected(mean, stderr)) for name in NAMES},
         weights=np.tile(share, (4, 1)),
     )
@@ -51,6 +57,16 @@ def test_by_hand() -> None:
     assert (named.heaviest, named.weight) == ("b", pytest.approx(5 / 8 * 3 / 3))
     assert (named.expected, named.measured) == (pytest.approx(0.02), pytest.approx(-0.1))
     assert "a, b, c and 1 more lost where a gain was expected: -0.100" in str(named)
+
+
+def test_what_the_advice_was_not_sure_of_is_no_broken_promise() -> None:
+    """The mean gain may err by more than what is told of single clients, and for all of them at once."""
+    gains = [-0.1] * 4
+    (named,) = found(promise(0.02, 0.04, together=0.01), gains, 0.03)  # 3 x .01 is less than sqrt(3) x .04
+    assert named.errors == pytest.approx(3 * 0.12 / np.sqrt(3 * 0.0025))
+    (named,) = found(promise(0.02, 0.04, together=0.03), gains, 0.03)
+    assert named.errors == pytest.approx(3 * 0.12 / np.sqrt(3 * 0.03**2 + 0.09**2))
+    assert not found(promise(0.02, 0.04, together=0.06), gains, 0.03)
 
 
 def test_below_the_promise_but_no_loss_and_a_loss_that_was_expected() -> None:

@@ -11,9 +11,10 @@ import pytest
 from fedcollab.advice.candidates import Plan, best_partition
 from fedcollab.advice.decide import CATCH_UP, INFLATION, decide
 from fedcollab.advice.fit import BoundFit, fit_bound
+from fedcollab.advice.gains import Expected, Gain
 from fedcollab.advice.pilot import Measured, clearly_behind
 from fedcollab.advice.proxy import FOLDS, STRENGTHS, Sums, coalition_weights
-from fedcollab.advice.result import Advice, Candidate, Expected, Gain
+from fedcollab.advice.result import Advice, Candidate
 from fedcollab.advice.sums import folds_of, ridge_sums
 from fedcollab.coalitions import c_path, place, solve
 from fedcollab.data import ClientData
@@ -249,6 +250,18 @@ def test_half_of_a_clear_gain_is_left_however_much_one_tiny_client_wins_with_mor
     error = INFLATION * 0.01 / np.sqrt(6)
     assert found.loss[1].mean.mean == pytest.approx((0.05 - 2 * error) / 2)
     assert found.chosen == 1
+
+
+def test_one_client_of_ten_does_not_decide_what_more_rows_win() -> None:
+    names = [f"c{k}" for k in range(10)]
+    everyone = measured("together", "fedavg", [0.4] * 10, 0.001)
+    alone = measured("alone", "fedavg", [0.5] * 10)
+    fewer = {name: np.array([0.55, 0.7, np.nan, np.nan]) for name in names}
+    expected = 0.1 - CATCH_UP * 0.05
+    for odd in (0.55, 5.0, 0.2):
+        told = replace(alone, fewer={**fewer, "c3": np.array([odd, 0.7, np.nan, np.nan])})
+        found = decide([told, everyone], [np.eye(10)] * 2, names, dict.fromkeys(names, 100), np.zeros((10, 10)))
+        assert found.loss[1].mean.mean == pytest.approx(expected)
 
 
 def test_small_clients_are_told_wider_intervals() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable
 from contextlib import suppress
@@ -23,10 +24,10 @@ LOW, HIGH, NARROW = 0.5, 3.0, 1.5 * NEAR_VALUE
 Oracle = Callable[[float, float], bool]
 
 
-def hunt(occupied: Oracle) -> list[float]:
+def hunt(occupied: Oracle, parts: int = 1, ends: tuple[float, float] = (LOW, HIGH)) -> list[float]:
     """Return the middles of narrow cells that hold a value: halve every cell that is not empty, until refused."""
     found: list[float] = []
-    cells = [(LOW, HIGH)]
+    cells = list(itertools.pairwise(np.linspace(*ends, parts + 1).tolist()))
     with suppress(Refusal):
         while cells:
             low, high = cells.pop()

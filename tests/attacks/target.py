@@ -30,12 +30,14 @@ import fedcollab.advice.sums
 import fedcollab.distances.estimate
 import fedcollab.inspection.profile
 import fedcollab.training.compare_client
+import fedcollab.training.evaluate_client
 import fedcollab.training.folds_client  # noqa: F401  (these declare the actions)
 from fedcollab.data import ClientData, Schema
 from fedcollab.federation import federate
 from fedcollab.secure import keys, member
 from fedcollab.secure.server import Group, unpack_mean
 from fedcollab.silo.guard import Guard
+from fedcollab.training.losses import choose_loss
 from fedcollab.training.models import Network, size_of
 from fedcollab.wire import Wire
 from fedcollab.wire.limits import Limits
@@ -149,9 +151,12 @@ class Target:
         return Schema.from_json(made)
 
     def setting(self, **changed: Any) -> str:
-        """Return the setting of a training of logistic regression, but for what is changed."""
+        """Return the setting of a training of a linear model, but for what is changed."""
         options = changed.pop("model_options", {})
-        model = Network.describe(changed.pop("model", "logistic"), options, self.schema.shape, 2)
+        loss = changed.pop("loss", None) or choose_loss(None, self.schema.task)
+        model = Network.describe(
+            changed.pop("model", "logistic"), options, self.schema.shape, self.schema.outputs, loss
+        )
         plain = {
             "algorithm": "fedavg",
             "options": {},

@@ -15,7 +15,7 @@ import pytest
 
 from fedcollab.wire.limits import Limits, Privacy
 
-from . import crafted, differences, further, published, state
+from . import crafted, deviations, differences, further, published, state, trees
 from .target import NAME, Attack, Target
 
 TESTS = Path(__file__).parents[1]
@@ -30,9 +30,17 @@ WITH_NOISE = {
     attack.__name__: attack
     for attack in (published.presence_by_norm, further.fingerprint_oracle, further.other_run_ids)
 }
-#: 2,500 messages: by `make test-slow`; masks do not change measures, and stricter limits only add refusals
-SLOW = {"walked_measures"}
-ATTACKS = {**published.ATTACKS, **further.ATTACKS, **crafted.ATTACKS, **differences.ATTACKS, **state.ATTACKS}
+#: over a thousand messages: by `make test-slow`; stricter limits and masks only add refusals and errors
+SLOW = {"walked_measures", "outermost_rows"}
+ATTACKS = {
+    **published.ATTACKS,
+    **further.ATTACKS,
+    **crafted.ATTACKS,
+    **differences.ATTACKS,
+    **state.ATTACKS,
+    **trees.ATTACKS,
+    **deviations.ATTACKS,
+}
 
 
 CASES = [

@@ -5,10 +5,12 @@ from __future__ import annotations
 import csv
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
 import time
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -82,16 +84,18 @@ def test_the_advice_is_a_stage_that_run_and_train_follow(hospitals: Path, tmp_pa
     training = ("--rounds", "20", "--model", "logistic", "--lr", "0.3")
     said = fedcollab("advise", *source, *training, "-o", "advised", cwd=tmp_path)
     advice = json.loads((tmp_path / "advised" / "advice.json").read_text())
-    assert "Next:    fedcollab train --coalitions advised -o advised" in said.stdout
+    following = shlex.split(said.stdout.rpartition("Next:    fedcollab ")[2])
+    assert following[:5] == ["train", "--coalitions", "advised", "-o", "advised"]
     assert set(advice["gains"]) == {"north", "south", "east", "west"}
     assert all(0 <= gain["probability"] <= 1 for gain in advice["gains"].values())
     place = {name: number for number, members in enumerate(advice["coalitions"]) for name in members}
     assert place["north"] != place["east"], "what means ill at one is healthy at the other"
     again = json.loads(fedcollab("advise", *source, *training, "-o", "advised", "--json", cwd=tmp_path).stdout)
     assert again["coalitions"] == advice["coalitions"]
-    fedcollab("train", *source, *training, "--coalitions", "advised", "-o", "advised", cwd=tmp_path)
+    fedcollab(*following, cwd=tmp_path)
     trained = json.loads((tmp_path / "advised" / "training" / "coalitions" / "training.json").read_text())
-    assert trained["method"] == advice["algorithm"]
+    assert (trained["method"], trained["model"]["name"]) == (advice["algorithm"], "logistic")
+    assert (trained["settings"]["rounds"], trained["settings"]["lr"]) == (20, 0.3)
     answer = json.loads(fedcollab("run", *source, *training, "--json", cwd=tmp_path).stdout)
     assert answer["advice"]["coalitions"] == advice["coalitions"]
     assert answer["coalitions"] == advice["coalitions"]
@@ -135,7 +139,7 @@ def break_file(name: str, content: str):
         (None, (*OWN, "--algorithm", "fedavgg"), "did you mean 'fedavg'?"),
         (None, (*OWN, "--distance", "none"), "must be one of"),
         (None, (*OWN, "--model", "gpt"), "must be one of"),
-        (None, ("--clients", "hospitals", "--label", "dose"), "continuous labels"),
+        (None, (*OWN, "--task", "regression"), "has text as labels"),
         (None, (), "give either a SCENARIO.toml or --clients FOLDER"),
         (None, ("missing.toml",), "`SCENARIO` (='missing.toml') does not exist"),
         (None, ("--rounds", "many"), "'many' is not a valid integer"),
@@ -257,3 +261,17 @@ def test_an_interrupted_run_goes_on(hospitals: Path, tmp_path: Path) -> None:
     assert "run the same command again" in errors
     assert "Traceback" not in errors
     assert (run / "collaboration.json").exists()
+
+
+def test_the_demo_ends_with_a_line_that_works_as_it_stands(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Where the shell does not find `fedcollab`, the line activates the environment that the demo runs in."""
+    demo = import_module("fedcollab.cli.demo")
+    script = tmp_path / "the env" / "bin" / "activate"
+    script.parent.mkdir(parents=True)
+    script.touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "the env"))
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert demo.next_command() == f". 'the env/bin/activate' && {demo.NEXT}"
+    script.unlink()
+    assert demo.next_command() == demo.NEXT

@@ -60,7 +60,7 @@ def test_the_names_written_down_are_those_of_the_registries() -> None:
     assert set(names.OPTIMIZERS) == set(OPTIMIZERS)
     assert set(names.STOPPING) == set(STOPPING)
     assert set(names.SECURE) == {"none", *SECURE}
-    assert {"mlp", "logistic", "cnn", "resnet18"} == set(names.MODELS) - {"auto"} <= set(training.MODELS)
+    assert {"mlp", "logistic", "cnn", "resnet18", "xgboost"} == set(names.MODELS) - {"auto"} <= set(training.MODELS)
     assert set(names.ENCODERS) == {"none", *ENCODERS}
     assert set(names.DATA_SETS) == {*scenarios.data.DATA_SETS, "federations"}
     assert set(names.EXPERIMENTS) == set(reproduce.EXPERIMENTS)

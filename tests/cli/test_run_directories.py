@@ -8,20 +8,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 import fedcollab
 from fedcollab import Advice, ClientData, Collaboration, Distances, InputError, TrainingResult, files
-from fedcollab.cli import cli
 from fedcollab.coalitions import CPath
 from fedcollab.data import Schema
 
+from .conftest import type_in
 
-def type_in(*words: str | Path) -> str:
-    """Run a command in this process and return what it printed."""
-    done = CliRunner().invoke(cli, [str(word) for word in words], catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    return done.stdout
+
+def said(*words: object) -> str:
+    """Run a command and return what it printed."""
+    return type_in(*words).stdout
 
 
 def save_clients(folder: Path, **sizes: int) -> Path:
@@ -46,15 +44,15 @@ SHORT = ("--distance", "label", "--model", "logistic", "--rounds", "2", "--quiet
 
 def test_the_stages_one_at_a_time_in_one_run_directory(sites: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    type_in("estimate", "--clients", sites, "--quiet", "-o", run / "distances.json")
-    assert "2 coalitions" in type_in("solve", run, "-o", run)
-    assert "a1" in type_in("explain", run)
-    assert type_in("explain", run, "--client", "a1") == type_in("explain", run / "collaboration.json", "--client", "a1")
-    assert type_in("path", run) == type_in("path", run / "distances.json")
+    said("estimate", "--clients", sites, "--quiet", "-o", run / "distances.json")
+    assert "2 coalitions" in said("solve", run, "-o", run)
+    assert "a1" in said("explain", run)
+    assert said("explain", run, "--client", "a1") == said("explain", run / "collaboration.json", "--client", "a1")
+    assert said("path", run) == said("path", run / "distances.json")
     for coalitions in ("local", run):
-        type_in("train", "--clients", sites, "--coalitions", coalitions, "--rounds", "2", "--quiet", "-o", run)
+        said("train", "--clients", sites, "--coalitions", coalitions, "--rounds", "2", "--quiet", "-o", run)
     assert {path.name for path in (run / "training").iterdir() if path.is_dir()} == {"local", "coalitions"}
-    type_in("report", run)
+    said("report", run)
     page = (run / "report.html").read_text()
     assert 'scope="row">in coalitions<' in page, "the report shows what was trained stage by stage"
     rows = ClientData.load(sites / "a1.npz").x[:5]
@@ -68,28 +66,28 @@ def test_the_stages_one_at_a_time_in_one_run_directory(sites: Path, tmp_path: Pa
 
 
 def test_a_run_of_all_stages_is_opened_by_its_folder(sites: Path, tmp_path: Path) -> None:
-    shown = type_in("run", "--clients", sites, *SHORT, "-o", "run")
+    shown = said("run", "--clients", sites, *SHORT, "-o", "run")
     assert "Next:    fedcollab explain run\n" in shown
-    assert "probability" in type_in("explain", "run").splitlines()[1]
+    assert "probability" in said("explain", "run").splitlines()[1]
     run = tmp_path / "run"
-    told, bound = type_in("explain", "run", "--client", "a1").split("\n\nBy the bound, before anything is trained:\n")
+    told, bound = said("explain", "run", "--client", "a1").split("\n\nBy the bound, before anything is trained:\n")
     advice = Advice.load(run)
     assert told == advice.explain("a1")
     assert bound.startswith("a1 (96 samples) trains ")
-    expected = json.loads(type_in("explain", "run", "--client", "a1", "--json"))["expected"]
+    expected = json.loads(said("explain", "run", "--client", "a1", "--json"))["expected"]
     assert expected == json.loads(files.dumps(advice.as_dict()["gains"]["a1"]))
     assert Schema.load(run) == Schema.load(run / "schema.json")
     assert len(CPath.load(run)) == len(CPath.load(run / "path.json"))
-    type_in("estimate", "--clients", sites, "--quiet", "-o", run)
+    said("estimate", "--clients", sites, "--quiet", "-o", run)
     with pytest.raises(InputError, match=r"was made of other distances than distances.json"):
-        type_in("explain", run)
+        said("explain", run)
 
 
 def test_a_folder_without_the_file_is_one_clear_line(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"holds no collaboration.json"):
-        type_in("explain", tmp_path)
+        said("explain", tmp_path)
     with pytest.raises(InputError, match=r"holds no distances.json"):
-        type_in("solve", tmp_path)
+        said("solve", tmp_path)
     with pytest.raises(InputError, match=r"training.json` does not exist"):
         fedcollab.load_model(tmp_path)
 
@@ -102,7 +100,7 @@ def test_a_schema_file_that_holds_a_number(tmp_path: Path) -> None:
 
 
 def asked_for(sites: Path, *words: str) -> dict[str, Any]:
-    return json.loads(type_in("run", "--clients", sites, *SHORT, "--json", "--fresh", "-o", "run", *words))
+    return json.loads(said("run", "--clients", sites, *SHORT, "--json", "--fresh", "-o", "run", *words))
 
 
 def test_run_takes_the_constraints_of_solve(sites: Path, tmp_path: Path) -> None:
@@ -117,14 +115,14 @@ def test_run_takes_the_constraints_of_solve(sites: Path, tmp_path: Path) -> None
     saved = Collaboration.load(tmp_path / "run")
     assert saved.constraints.max_size == 1
     with pytest.raises(InputError, match=r"holds a run with other settings \(solve_options\)"):
-        type_in("run", "--clients", sites, *SHORT, "-o", "run", "--max-size", "2")
+        said("run", "--clients", sites, *SHORT, "-o", "run", "--max-size", "2")
 
 
 def test_the_learning_curve_can_be_left_out_and_added(sites: Path, tmp_path: Path) -> None:
     assert asked_for(sites, "--no-learning-curve")["learning_curve"] is None
     curve = tmp_path / "run" / "training" / "learning_curve.json"
     assert not curve.exists()
-    answer = json.loads(type_in("run", "--clients", sites, *SHORT, "--json", "-o", "run"))
+    answer = json.loads(said("run", "--clients", sites, *SHORT, "--json", "-o", "run"))
     assert answer["learning_curve"]["clients"] == ["a1", "a2", "b1", "b2"]
     assert curve.exists()
 
@@ -138,7 +136,7 @@ def test_run_and_train_take_options_of_algorithm_and_model(sites: Path, tmp_path
     alone = TrainingResult.load(tmp_path / "run" / "training" / "local")
     assert alone.method == "fedavg"
     assert alone.model["options"] == {"widths": [7]}
-    type_in("train", "--clients", sites, "--coalitions", "global", "--rounds", "1", *words, "--quiet", "-o", "t")
+    said("train", "--clients", sites, "--coalitions", "global", "--rounds", "1", *words, "--quiet", "-o", "t")
     assert TrainingResult.load(tmp_path / "t").settings["options"]["mu"] == 0.5
 
 
@@ -156,7 +154,7 @@ def test_what_does_not_suit_the_clients_is_refused_before_the_first_stage(
     sites: Path, tmp_path: Path, words: tuple[str, ...], line: str
 ) -> None:
     with pytest.raises(InputError, match=line) as refused:
-        type_in("run", "--clients", sites, "--model", "mlp", "-o", "run", "--quiet", *words)
+        said("run", "--clients", sites, "--model", "mlp", "-o", "run", "--quiet", *words)
     assert "\n" not in str(refused.value)
     assert not (tmp_path / "run").exists()
 

@@ -127,7 +127,7 @@ def test_labels_can_be_mapped_merged_and_swapped(tmp_path: Path) -> None:
         ("age,sex\n50,m\n60,f\n", "`--label` (='ill') is not a column"),
         ("age,ill\n50,\n60,\n", "label column `ill` is empty"),
         ("age,ill\n50,1\n60,two\n", "mixes numbers and text"),
-        ("age,ill\n50,0.25\n60,1.5\n", "continuous labels"),
+        ("age,ill\n50,0.25\n60,\n", "1 missing or infinite label(s)"),
         ("ill\nyes\nno\n", "no column beside the label"),
         ('age,ill\n50,"1\n60,2\n', "cannot be read as CSV"),
         ("age,ill\n50,yes\n60,\n", "1 missing label(s)"),

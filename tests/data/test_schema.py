@@ -69,6 +69,16 @@ def test_arrays_are_scaled_by_feature_or_channel(shape: tuple[int, ...], parts: 
     )
 
 
+def test_arrays_with_large_means_lose_no_precision() -> None:
+    x = np.random.default_rng(0).normal(size=(50, 2))
+    apart = {0.0: x, 1.7e9: 1.7e9 + x}  # times in seconds
+    near, far = (
+        federate([ClientData("a", each, np.arange(50) % 2), ClientData("b", each + 1, np.arange(50) % 2)]).schema
+        for each in apart.values()
+    )
+    np.testing.assert_allclose(far.features(apart[1.7e9]), near.features(x), atol=1e-5)
+
+
 def test_both_runtimes_agree_to_the_byte_and_order_does_not_matter() -> None:
     clients = [table(name, seed) for seed, name in enumerate("abc")]
     texts = {

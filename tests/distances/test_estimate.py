@@ -104,7 +104,7 @@ def test_saved_and_loaded(clients: list[ClientData], tmp_path: Path) -> None:
         ({"pairs": [("a", "zzz")]}, r"`pairs` \(='zzz'\) must be one of: a, b"),
         ({"pairs": [("a", "a")]}, r"`pairs` \(=\('a', 'a'\)\) must hold pairs of two different clients"),
         ({"pairs": ["ab"]}, r"`pairs` \(='ab'\) must hold pairs"),
-        ({"head": "fre"}, r"`head` \(='fre'\) must be one of: features, free, hypothesis"),
+        ({"head": "fre"}, r"`head` \(='fre'\) must be one of: bounded, features, free, hypothesis"),
         ({"method": "published", "lr": 0}, r"`lr` \(=0\) must be a finite number above 0"),
     ],
 )
@@ -221,6 +221,9 @@ def test_residuals_are_gradients(name: str) -> None:
     if name == "hypothesis":
         share = torch.softmax(z, dim=-1).gather(-1, y[..., None])[..., 0]
         loss = -torch.where(target > 0.5, share.log(), (1 - share).log()).sum()
+    elif name == "bounded":
+        bounded = 1 - torch.exp(-((z[..., 0] - y) ** 2) / 2)
+        loss = torch.where(target > 0.5, bounded, -bounded).sum()
     else:
         loss = torch.nn.functional.binary_cross_entropy_with_logits(z[..., 0], target, reduction="sum")
     (gradient,) = torch.autograd.grad(loss, z)

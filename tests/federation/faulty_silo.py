@@ -22,7 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from fedcollab.flower.silo import starting, supernode
+from fedcollab.flower.silo import starting, supernode, worker
+from fedcollab.flower.silo.config import CONFIG
 from fedcollab.silo.guard import Guard, Served
 from fedcollab.wire.message import pack, unpack
 
@@ -31,17 +32,28 @@ FILE = "faults.json"
 
 
 def main() -> None:
-    config = Path(sys.argv[1]).absolute()
-    line, env = starting.silo_command(config)
+    """The silo's process, whose worker is this file again: it gets the number of a descriptor."""
+    if sys.argv[1].isdecimal():
+        work()
+        return
+    line, env = starting.silo_command(Path(sys.argv[1]).absolute())
     os.environ.update(env)
-
-    def disturbed(guard: Guard, action: str, content: bytes, *rest: Any, **more: Any) -> Served:
-        return disturb(config.parent, action, content, lambda: serve(guard, action, content, *rest, **more))
-
-    Guard.serve = disturbed  # type: ignore[method-assign]  # in the worker, which is forked from this process
+    os.environ["PYTHONPATH"] = str(Path(__file__).parent)
+    supernode.WORKER = Path(__file__).stem
     os.umask(0o077)
     sys.argv = line[2:]
     supernode.main()
+
+
+def work() -> None:
+    """The worker, with the guard that misbehaves."""
+    folder = Path(os.environ[CONFIG]).parent
+
+    def disturbed(guard: Guard, action: str, content: bytes, *rest: Any, **more: Any) -> Served:
+        return disturb(folder, action, content, lambda: serve(guard, action, content, *rest, **more))
+
+    Guard.serve = disturbed  # type: ignore[method-assign]
+    worker.main()
 
 
 def disturb(folder: Path, action: str, content: bytes, answer: Any) -> Served:

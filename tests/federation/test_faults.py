@@ -262,7 +262,7 @@ def test_a_superlink_that_died_is_started_again(shaky: Shaky) -> None:
         os.kill(link.pid, signal.SIGKILL)
         _, errors = command.communicate(timeout=60)  # not the deadline, which is a quarter of an hour
     assert command.returncode == 75, errors
-    assert "the SuperLink has ended; start it again with `fedcollab federation start`" in errors
+    assert "the SuperLink or its gate has ended; start it again with `fedcollab federation start`" in errors
     assert not json.loads(fedcollab("federation", "status", shaky.folder, "--json").stdout)["running"]
     fedcollab("federation", "start", shaky.folder)
     assert processes.running_groups([link.pid]) == []

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import shlex
 import shutil
+import signal
 import ssl
 import subprocess
 import sys
@@ -18,7 +20,8 @@ import psutil
 import pytest
 import torch
 
-from fedcollab import advise, solve
+from fedcollab import FedCollab, advise, inspect, solve
+from fedcollab.advice import Advice
 from fedcollab.data import ClientData, Schema
 from fedcollab.distances import Distances, estimate_distances
 from fedcollab.errors import Paused
@@ -34,8 +37,9 @@ from fedcollab.training.models import Network
 from fedcollab.wire import Wire
 from fedcollab.wire.action import Action, Empty, Release, Step, free
 
-from .conftest import Running, blobs, fedcollab, wait_for
+from .conftest import COMMAND, Running, blobs, fedcollab, wait_for
 
+NAMES = ("east", "north", "south", "west")
 COALITIONS = [["north", "south"], ["east", "west"]]
 TRAINING = {"rounds": 2, "lr": 0.1, "batch_size": 16, "seed": 3}
 SAME = {"rtol": 0, "atol": 1e-5}
@@ -194,6 +198,48 @@ def test_the_commands_from_distances_to_report(running: Running) -> None:
     assert "give either --on FOLDER or clients" in wrong.stderr
 
 
+def test_the_data_check_and_the_advice_by_command(running: Running) -> None:
+    """Both say what they say of the same clients in one process, and training follows the advice without being told."""
+    run, on = running.root / "advised", ("--on", running.folder)
+    keys = running.keys()
+    found = fedcollab("inspect", *on, "--json", "-o", run / "inspection.json", check=False)
+    assert found.returncode in (0, 3), found.stderr
+    checked = json.loads(found.stdout)
+    expected = inspect(Wire(running.clients, keys=keys))
+    told = [(each["client"], each["column"], each["kind"], each["severity"]) for each in checked["findings"]]
+    assert told == [(each.client, each.column, each.kind, each.severity) for each in expected.findings]
+
+    how = ("--model", "logistic", "--rounds", 3, "--lr", 0.1, "--seed", 3)
+    shown = fedcollab("advise", *on, *how, "-o", run, "--quiet").stdout
+    advice = Advice.load(run)
+    wire = Wire(running.clients, keys=keys)
+    wire.few_rounds = True  # type: ignore[misc]  # propose from the same distances
+    here = FedCollab(seed=3).fit(wire).advise(model="logistic", rounds=3, lr=0.1)
+    assert (advice.verdict, advice.coalitions, advice.plan) == (here.verdict, here.coalitions, here.plan)
+    following = shlex.split(shown.rpartition("Next:    fedcollab ")[2])
+    watch = [*COMMAND, "federation", "status", str(running.folder), "--watch", "--json"]
+    with subprocess.Popen(
+        watch,
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
+    ) as watching:
+        done = json.loads(fedcollab(*following, "--tensorboard", run / "events", "--quiet", "--json").stdout)
+        watching.send_signal(signal.SIGINT)
+        told = [json.loads(line) for line in watching.communicate()[0].splitlines()]
+    assert set(told[0]["silos"]) >= set(NAMES)
+    trainings = [stage for each in told for stage in each["stages"] if stage["stage"] == "training"]
+    assert {stage["round"] for stage in trainings if stage["action"] == "train"} >= {1}
+    assert {name for stage in trainings for name in stage["asked"]} == set(NAMES)
+    assert any(0 < len(stage["waiting"]) <= len(NAMES) for stage in trainings)  # who has not answered yet
+    assert list((run / "events").rglob("events*"))
+    assert done["coalitions"] == [list(group) for group in advice.coalitions]
+    assert (done["model"]["name"], done["settings"]["rounds"], done["method"]) == ("logistic", 3, advice.algorithm)
+    fedcollab("report", run)
+    assert "north" in (run / "report.html").read_text()
+    assert "north" in fedcollab("explain", run, "--client", "north").stdout
+
+
 def test_an_unregistered_silo_is_refused(running: Running) -> None:
     stranger = blobs("stranger", 30, flip=False)
     running.add(stranger)
@@ -262,8 +308,9 @@ def test_another_protocol_version_is_refused_on_both_sides(running: Running, mon
     line = version_difference(coordinator=PROTOCOL + 1, silo=PROTOCOL)
     with connect_federation(running.folder) as flower, pytest.raises(Paused) as told:
         flower.call_all("fingerprint", {})
+    everyone = ", ".join(f"`{name}`" for name in sorted(client.name for client in running.clients))
+    assert f"{everyone} ({line})" in str(told.value)
     for client in running.clients:
-        assert f"`{client.name}` ({line})" in str(told.value)
         assert f"fedcollab: {line}\n" in running.log(client.name)
 
 
@@ -310,7 +357,7 @@ def test_three_silos_train_under_masks(running: Running) -> None:
 
 
 def test_nothing_is_left_behind(running: Running) -> None:
-    """Last: the federation is stopped, and every process that was started is gone."""
+    """Run after all others (see conftest): the federation is stopped, and every process that was started is gone."""
     handles = [*FederationFolder.read(running.folder).handles, *running.silos.values()]
     groups = [group for handle in handles for group in processes.process_groups(handle.pid)]
     assert len(groups) >= len(handles)

@@ -36,7 +36,7 @@ from flwr.supernode.runtime import run_clientapp
 
 from fedcollab.errors import InputError
 from fedcollab.flower import compat
-from fedcollab.flower.coordinator import folder, gate
+from fedcollab.flower.coordinator import gate, superlink
 from fedcollab.flower.grid import SILENT
 from fedcollab.flower.silo import fleet
 
@@ -77,7 +77,7 @@ def test_what_a_superlink_answers_means_what_a_silo_takes_it_for() -> None:
 
 
 def test_the_database_in_memory_has_the_name_that_is_used() -> None:
-    assert folder.MEMORY == FLWR_IN_MEMORY_DB_NAME
+    assert superlink.MEMORY == FLWR_IN_MEMORY_DB_NAME
 
 
 def test_a_reply_broken_off_is_given_up_at_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,6 +25,8 @@ from fedcollab.errors import InputError
 
 pytest.importorskip("flwr")
 
+from fedcollab import flower
+from fedcollab.cli import cli
 from fedcollab.flower import keys, processes
 from fedcollab.flower.channel import Channel, ChannelClosed
 from fedcollab.flower.coordinator import relay
@@ -310,6 +313,18 @@ def test_every_file_that_a_silo_writes_is_private(tmp_path: Path) -> None:
     written = [path for path in (tmp_path / "north").rglob("*") if path.is_file()]
     assert {"silo.toml", "north.key", "silo.key", "train.safetensors", "lock"} <= {p.name for p in written}
     assert [path for path in written if path.stat().st_mode & 0o077] == []
+
+
+def test_a_silo_without_its_state_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    invitation = FederationFolder.init(tmp_path / "fed", "127.0.0.1", 8123).folder / "invitation.toml"
+    (tmp_path / "a.csv").write_text("x,outcome\n" + "".join(f"{row},{row % 2}\n" for row in range(40)))
+    config, _ = init_silo(tmp_path / "north", "north", tmp_path / "a.csv", "outcome", invitation)
+    monkeypatch.setattr(flower, "start_silo", lambda path: None)
+    said = CliRunner().invoke(cli, ["silo", "start", str(config)])
+    assert said.exit_code == 0, said.output
+    assert "nothing is known here of earlier plans" in said.stderr
+    SiloConfig.read(config).state.mkdir()
+    assert "earlier plans" not in CliRunner().invoke(cli, ["silo", "start", str(config)]).stderr
 
 
 def test_the_limits_table_is_read_under_its_old_name_too(tmp_path: Path) -> None:

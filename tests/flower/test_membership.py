@@ -8,9 +8,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 pytest.importorskip("flwr")
@@ -28,9 +30,10 @@ from fedcollab.flower.remote import Found, RemoteRuntime, Returned
 from fedcollab.flower.silo.client_app import reply_to
 from fedcollab.flower.silo.state_store import StateStore
 from fedcollab.runs import FedCollab, membership
+from fedcollab.runs.membership.retraining import merged
 from fedcollab.silo.audit import Audit
 from fedcollab.silo.plans import Plan
-from fedcollab.training import TrainingResult
+from fedcollab.training import TrainingResult, load_model, retrain, train
 from fedcollab.wire import Wire
 from fedcollab.wire.absence import Policy
 
@@ -98,6 +101,10 @@ class Federation:
     def answered(self, name: str, since: int = 0) -> list[str]:
         entries = Audit(self.root / name / "state" / "audit.jsonl").entries()
         return [entry["action"] for entry in entries[since:] if entry["outcome"] == "answered"]
+
+    def groups(self) -> list[list[str]]:
+        groups: list[list[str]] = json.loads((self.run / "collaboration.json").read_text())["coalitions"]
+        return groups
 
     def clients(self) -> list[ClientData]:
         return [blobs(name, size, flip=name in ("east", "west")) for name, size in SIZES.items()]
@@ -184,6 +191,34 @@ def test_a_silo_joins_is_checked_and_leaves(federation: Federation) -> None:
     assert again["training"]["again"] == [["east"]]
 
 
+def test_own_models_answer_at_their_silos_alone(federation: Federation) -> None:
+    """Ditto's own models stay: the coordinator says so in a line, and each silo predicts with its own."""
+    new, out = federation.root / "new.npz", federation.root / "out.csv"
+    np.savez(new, x=COAST.x_test)
+    how = ("--model", "logistic", "--rounds", 3, "--stopping", "none", "--seed", 3, "--lr", 0.1)
+    config = federation.root / "north" / "silo.toml"
+    shared = federation("predict", federation.run, "--client", "north", new).output
+    assert shared == federation("silo", "predict", new, "--config", config).output, "the coalition's, on both sides"
+    on = ("--on", federation.folder, "--quiet")
+    federation("train", *on, "--coalitions", federation.run, "--algorithm", "ditto", *how, "-o", federation.run / "own")
+    same = train(federate(federation.wire(), seed=3), federation.groups(), "ditto", "logistic",
+                 rounds=3, stopping="none", seed=3, lr=0.1)  # fmt: skip
+    told = federation("silo", "predict", new, "--config", config, "-o", out).output
+    assert told == f"The model of north predicted {len(COAST.x_test)} rows: {out}\n"
+    wanted = load_model(same, client="north").predict_proba(COAST.x_test)
+    np.testing.assert_allclose(pd.read_csv(out)[["probability_0", "probability_1"]], wanted, atol=1e-5)
+    (federation.run / "training" / "coalitions").rename(federation.root / "before")
+    (federation.run / "own").rename(federation.run / "training" / "coalitions")
+    with pytest.raises(
+        InputError, match="own model of `north` stayed at its silo: there, `fedcollab silo predict FILE`"
+    ):
+        federation("predict", federation.run, "--client", "north", new)
+    # Another run prepares the data otherwise: the model goes on with the preparation that it was trained with.
+    federation("estimate", *on, "-o", federation.root / "later" / "distances.json", "--seed", 4, "--test-share", 0.4)
+    after = json.loads(federation("silo", "predict", new, "--config", config, "--json").output)
+    np.testing.assert_allclose(np.array(after["probability_1"]), wanted[:, 1], atol=1e-5)
+
+
 def test_a_silo_that_is_down_stops_a_join_and_a_check(federation: Federation) -> None:
     federation.add(COAST, "open")
     federation.down = {"north"}
@@ -210,6 +245,39 @@ def test_the_same_in_python(federation: Federation) -> None:
     assert joining.fitted.federation.names == ("coast", "east", "north", "south", "west")
 
 
+def test_own_intercepts_go_on_from_the_models_that_stay_at_the_silos(federation: Federation) -> None:
+    """Personal models never leave; in one process, where they are known, the same comes out. Twice: after a change the
+    model of those who trained again is another training's."""
+    how = {"rounds": 5, "lr": 0.3, "stopping": "none"}
+    results = []
+    for runtime in (lambda: Silos(federation.root, list(SIZES), set(), None), federation.wire):
+        first = federate(runtime())
+        changes = [train(first, [["north", "south"], ["east", "west"]], "own-intercept", "logistic", **how)]
+        there = federate(runtime(), schema=first.schema)  # nothing of the training is in this process
+        for _ in range(2):
+            part = retrain(there, changes[-1], ["east", "west"], rounds=2)
+            assert not part.failures
+            changes.append(merged(changes[-1], [part], changes[0].names, changes[0].coalitions))
+        results.append(changes)
+    for carried, known in zip(*results, strict=True):
+        np.testing.assert_allclose(carried.models["last"], known.models["last"], rtol=0, atol=1e-6)
+        np.testing.assert_allclose(carried.reported_loss, known.reported_loss, rtol=0, atol=1e-6)
+        assert "personal" not in carried.models
+    again = [change.retrained for change in results[0]]
+    assert [set(each) for each in again] == [set(), {"east", "west"}, {"east", "west"}]
+    assert again[1]["east"] == again[1]["west"] != again[2]["east"]
+    before = [own_bias(federation, name) for name in ("east", "west")]
+    assert np.abs(before[0] - before[1]).max() > 1e-6  # the silos draw their batches with keys of their own
+    still = replace(results[0][-1], settings={**results[0][-1].settings, "lr": 1e-12})  # too small to move a weight
+    retrain(federate(Silos(federation.root, list(SIZES), set(), None), schema=there.schema), still, ["east", "west"])
+    np.testing.assert_allclose([own_bias(federation, name) for name in ("east", "west")], before, atol=1e-9)
+
+
+def own_bias(federation: Federation, name: str) -> np.ndarray:
+    """The bias of the model that a silo uses."""
+    return np.asarray(StateStore(federation.root / name / "state")["model"]["w"][-2:])
+
+
 def test_few_samples_and_no_file_are_told_what_to_do(federation: Federation) -> None:
     few = blobs("few", 32)
     federation.add(few, "open")
@@ -219,6 +287,8 @@ def test_few_samples_and_no_file_are_told_what_to_do(federation: Federation) -> 
         federation("estimate", *on, "--resume")
     with pytest.warns(UserWarning, match=r"32 samples.*With fewer folds it takes part: `folds` of 3 \(`--folds 3`\)"):
         federation("estimate", *on)
+    with pytest.raises(InputError, match=r"`--folds` \(=3\) is not that of `.*` \(=5\)"):
+        federation("estimate", *on, "--resume", "--folds", 3)
     found = json.loads(federation("estimate", *on, "--folds", 3, "--json").output)
     assert found["settings"]["folds"] == 3
     assert np.isfinite(np.array(found["raw"], dtype=float)).all()

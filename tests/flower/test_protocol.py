@@ -13,15 +13,14 @@ pytest.importorskip("flwr")
 
 from flwr.app import ConfigRecord, Context, Error, Message, RecordDict
 
-from fedcollab.data import ClientData
 from fedcollab.errors import FedcollabWarning, InputError
 from fedcollab.flower.coordinator.folder import APP
 from fedcollab.flower.envelope import Answer, Envelope
 from fedcollab.flower.grid import Exchange, Flower
-from fedcollab.flower.protocol import CLIENT_APP, HELLO, PROTOCOL
+from fedcollab.flower.protocol import CLIENT_APP, HELLO, PROTOCOL, WORKER_DIED
 from fedcollab.flower.silo import client_app, pin
-from fedcollab.flower.silo.config import CONFIG
 
+pytestmark = pytest.mark.usefixtures("inside_a_run")
 NEWER = PROTOCOL + 1
 OLD_SILO = f"the coordinator has protocol version {PROTOCOL}, the silo version 1: upgrade fedcollab at the silo"
 NEW_SILO = (
@@ -39,20 +38,6 @@ def unversioned(records: RecordDict) -> RecordDict:
     """The same records as a fedcollab without versions sends them."""
     about = {key: value for key, value in records["about"].items() if key != "protocol"}
     return RecordDict({**records, "about": ConfigRecord(about)})
-
-
-@pytest.fixture(autouse=True)
-def inside_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("_run_id", "_node_id", "_task_id"):
-        monkeypatch.setattr(f"flwr.supercore.task_identity.TaskIdentity.{name}", 1)
-
-
-@pytest.fixture
-def silo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    ClientData("north", [[0.0], [1.0]] * 20, [0, 1] * 20).save(tmp_path / "data.npz")
-    (tmp_path / "silo.toml").write_text('name = "north"\ndata = "data.npz"\n')
-    monkeypatch.setenv(CONFIG, str(tmp_path / "silo.toml"))
-    return tmp_path
 
 
 def ask(records: RecordDict) -> RecordDict:
@@ -173,6 +158,17 @@ def test_the_coordinator_shows_why_each_silo_was_refused() -> None:
     assert returned.contents == {"a": b"here"}
     assert returned.failed == {"b": NEW_SILO, "c": OLD_SILO, "d": OLD_SILO, "e": NEW_COORDINATOR}
     assert returned.silent == {}
+
+
+def test_a_silo_whose_worker_died_is_asked_again() -> None:
+    """A process that was killed says nothing about the next try; an error of the silo's own does."""
+    names = {1: "a", 2: "b", 3: "c"}
+    link = Link({1: Answer("a", b"here").records(), 2: raised(WORKER_DIED), 3: raised("no such column")}, names)
+    exchange = Exchange(link, deadline=5.0)
+    exchange.find(["a", "b", "c"], patience=0.0)
+    returned = exchange("train", dict.fromkeys(names.values(), b"go"))
+    assert returned.silent == {"b": WORKER_DIED}
+    assert returned.failed == {"c": "no such column"}
 
 
 def test_a_node_of_another_version_without_a_name_is_left_out_and_shown() -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import os
+import socket
+import ssl
 import stat
+import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,7 +25,8 @@ from fedcollab.data import ClientData
 from fedcollab.errors import InputError
 from fedcollab.files import write_bytes
 from fedcollab.flower import FederationFolder, keys
-from fedcollab.flower.coordinator import certificates
+from fedcollab.flower.coordinator import certificates, folder
+from fedcollab.flower.silo import fleet
 from fedcollab.flower.silo.config import SiloConfig, init_silo, renewal_warnings
 from fedcollab.training import train
 
@@ -50,6 +56,47 @@ def test_a_certificate_is_renewed_by_the_same_authority(
     assert server.not_valid_after_utc > datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=700)
     assert authority.not_valid_after_utc > server.not_valid_after_utc
     assert all(stat.S_IMODE((folder / name).stat().st_mode) == 0o600 for name in ("ca.key", "server.key"))
+
+
+@pytest.mark.parametrize(
+    ("begins", "days", "told"), [(0, -0.02, "has ended"), (1, 9, "not valid yet"), (0, 9, "not that of the invitation")]
+)
+def test_a_certificate_that_is_refused_is_told_with_its_reason(
+    federation: FederationFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begins: int, days: float, told: str
+) -> None:
+    """By silos; and at the coordinator, where Flower's commands fail too and do not say why."""
+
+    later = SimpleNamespace(now=lambda zone: datetime.datetime.now(zone) + datetime.timedelta(days=begins))
+    clock = SimpleNamespace(datetime=later, timedelta=datetime.timedelta, UTC=datetime.UTC)
+    monkeypatch.setattr(certificates, "DAYS", days)
+    monkeypatch.setattr(certificates, "datetime", clock)
+    federation.renew()
+    monkeypatch.undo()
+    other = FederationFolder.init(tmp_path / "other", "127.0.0.1", 9001)
+    trusted = (other if told.startswith("not that") else federation).folder / "keys" / "ca.crt"
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(federation.folder / "keys" / "server.crt", federation.folder / "keys" / "server.key")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def shake_hands() -> None:
+            with contextlib.suppress(OSError):
+                context.wrap_socket(server.accept()[0], server_side=True).close()
+
+        thread = threading.Thread(target=shake_hands)
+        thread.start()
+        keys.make_silo_key(tmp_path / "north.key", "north")
+        link = fleet.Fleet(f"127.0.0.1:{server.getsockname()[1]}", trusted.read_bytes(), tmp_path / "north.key")
+        with pytest.raises(InputError, match=told):
+            link.connect()
+        thread.join()
+    if told == "has ended":
+
+        def run_flwr(calls: object, env: object) -> None:
+            raise InputError("`flwr supernode list` failed: Connection to the SuperLink is unavailable")
+
+        monkeypatch.setattr(folder, "run_flwr", run_flwr)
+        with pytest.raises(InputError, match=r"certificate ended 1 days ago .* renew .*; `flwr supernode list` failed"):
+            federation.flwr(["supernode", "list"])
 
 
 def test_a_silos_key_is_renewed(federation: FederationFolder, tmp_path: Path) -> None:

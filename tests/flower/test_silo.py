@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import datetime
 import errno
+import json
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 import textwrap
@@ -22,46 +25,41 @@ pytest.importorskip("flwr")
 
 from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.cli.build import build_fab_from_disk
+from flwr.common.constant import TIMESTAMP_HEADER
 from flwr.common.serde import run_to_proto
 from flwr.proto.fleet_pb2 import ActivateNodeResponse, PullMessagesResponse
 from flwr.proto.message_pb2 import Message as ProtoMessage
 from flwr.proto.message_pb2 import ObjectTree
 from flwr.proto.run_pb2 import Run as ProtoRun
+from flwr.supercore.constant import FLEET_HTTP_SIGNATURE_HEADER
+from flwr.supercore.error import ApiErrorCode, FlowerError
 from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
+from flwr.supercore.interceptors.http import RuntimeVersionHttpInterceptor
+from flwr.supercore.primitives.asymmetric import verify_signature
 from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
+from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
-from fedcollab.data import ClientData
 from fedcollab.errors import InputError
 from fedcollab.flower import keys, processes
 from fedcollab.flower.channel import Channel, ChannelClosed
 from fedcollab.flower.compat import input_error_text
 from fedcollab.flower.coordinator.folder import APP
 from fedcollab.flower.envelope import LARGE, Answer, Envelope
-from fedcollab.flower.protocol import HELLO, PROTOCOL
-from fedcollab.flower.silo import client_app, fleet, node, supernode, worker
-from fedcollab.flower.silo.config import CONFIG, SiloConfig
-from fedcollab.flower.silo.messages import PART, hide_paths, open_message, pack_message
+from fedcollab.flower.protocol import HELLO, PROTOCOL, WORKER_DIED
+from fedcollab.flower.silo import client_app, fleet, node, signing, supernode, worker
+from fedcollab.flower.silo.config import SiloConfig
+from fedcollab.flower.silo.messages import PART, hide_paths, pack_message
+from fedcollab.flower.silo.received import open_message
 from fedcollab.flower.silo.state_store import StateStore
 
 # Flower's own way of building an app
-pytestmark = pytest.mark.filterwarnings("ignore:GitWildMatchPattern:DeprecationWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:GitWildMatchPattern:DeprecationWarning"),
+    pytest.mark.usefixtures("inside_a_run"),
+]
 
 EMPTY = Path(__file__).parents[2] / "benchmarks" / "peers" / "empty-flower-app"
-
-
-@pytest.fixture(autouse=True)
-def inside_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("_run_id", "_node_id", "_task_id"):
-        monkeypatch.setattr(f"flwr.supercore.task_identity.TaskIdentity.{name}", 1)
-
-
-@pytest.fixture
-def silo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    ClientData("north", [[0.0], [1.0]] * 60, [0, 1] * 60).save(tmp_path / "secret-place.npz")
-    (tmp_path / "silo.toml").write_text('name = "north"\ndata = "secret-place.npz"\n[limits]\npreset = "open"\n')
-    monkeypatch.setenv(CONFIG, str(tmp_path / "silo.toml"))
-    return tmp_path
 
 
 @pytest.fixture
@@ -223,37 +221,68 @@ def test_paths_are_hidden_and_nothing_else(text: str, told: str) -> None:
     assert hide_paths(text) == told
 
 
-def test_a_worker_that_dies_is_started_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """First it is forked, later a program of its own; the message that it died of is not answered."""
-
-    def serve(channel: Channel) -> None:
-        while True:
-            header, contents = channel.receive()
-            if header["name"] == "die":
-                os._exit(1)
-            channel.send({}, {**contents, "pid": str(os.getpid()).encode()})
-
-    (tmp_path / "later.py").write_text(
+def test_a_worker_is_started_by_a_message_and_again_after_it_died_or_was_ended(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The message that it died of is not answered."""
+    (tmp_path / "working.py").write_text(
         "import os, sys\nfrom multiprocessing.connection import Connection\n"
         "from fedcollab.flower.channel import Channel\nchannel = Channel(Connection(int(sys.argv[1])))\n"
-        "while True:\n    channel.send({}, {**channel.receive()[1], 'pid': str(os.getpid()).encode()})\n"
+        "while True:\n    header, contents = channel.receive()\n    if header['name'] == 'die': os._exit(1)\n"
+        "    channel.send({}, {**contents, 'pid': str(os.getpid()).encode()})\n"
     )
-    monkeypatch.setattr(worker, "preload", lambda: None)
-    monkeypatch.setattr(worker, "serve", serve)
-    monkeypatch.setattr(supernode, "WORKER", "later")
+    monkeypatch.setattr(supernode, "WORKER", "working")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     one = supernode.Worker()
+    one.stop()  # nothing runs yet
+    first = one.ask({"name": "north"}, {"x": b"1"})
     try:
-        first = one.ask({"name": "north"}, {"x": b"1"})
+        assert one.ask({"name": "north"}, {})["pid"] == first["pid"]
         with pytest.raises(ChannelClosed):
             one.ask({"name": "die"}, {})
         second = one.ask({"name": "north"}, {"x": b"2"})
-        assert (first["x"], second["x"]) == (b"1", b"2")
-        assert first["pid"] != second["pid"]
-        assert processes.start_time(int(first["pid"])) is None
+        one.stop()
+        third = one.ask({"name": "north"}, {"x": b"3"})
+        assert [each["x"] for each in (first, second, third)] == [b"1", b"2", b"3"]
+        assert len({each["pid"] for each in (first, second, third)}) == 3
+        assert [processes.start_time(int(each["pid"])) for each in (first, second)] == [None, None]
     finally:
         one.stop()
-    assert processes.start_time(int(second["pid"])) is None
+    assert processes.start_time(int(third["pid"])) is None
+
+
+def test_a_silo_that_waits_has_neither_pytorch_nor_pandas_in_memory() -> None:
+    """Nor has its worker what reads tables or installs apps of others, until one comes."""
+    told = "import sys, fedcollab.flower.silo.{}; print(*sys.modules)"
+    found = {
+        name: set(
+            subprocess.run(
+                [sys.executable, "-c", told.format(name)], capture_output=True, text=True, check=True
+            ).stdout.split()
+        )
+        for name in ("supernode", "worker")
+    }
+    assert found["supernode"] & {"torch", "pandas", "scipy", "sklearn", "fastapi"} == set()
+    assert found["worker"] & {"pandas", "scipy", "sklearn", "fastapi", "flwr.cli.install"} == set()
+    assert "torch" in found["worker"]
+
+
+def test_a_state_folder_that_cannot_be_written_is_one_line(
+    silo: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (silo / "silo.toml").write_text('name = "north"\ndata = "x.npz"\nstate = "taken"\n')
+    (silo / "taken").write_text("a file where the folder should be")
+    monkeypatch.setattr(sys, "argv", ["supernode", str(silo / "silo.toml")])
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        with pytest.raises(SystemExit) as ended:
+            supernode.main()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert ended.value.code == 1
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.startswith("fedcollab: ")
+    assert line.endswith("taken/flwr/lock'")
 
 
 def test_two_processes_of_one_silo_are_one_too_many(tmp_path: Path) -> None:
@@ -268,6 +297,43 @@ def link_of(answer: Callable[[httpx.Request], httpx.Response], key: Path) -> fle
     made = fleet.Fleet("127.0.0.1:1", None, key)
     made._client._client = httpx.Client(transport=httpx.MockTransport(answer))
     return made
+
+
+def test_calls_are_signed_as_flowers_own_nodes_sign_them(key: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same headers; the signature holds for the key and the time that are sent."""
+    asked: list[httpx.Request] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request)
+        return dated(200, 0, ActivateNodeResponse(node_id=5).SerializeToString())
+
+    ours = link_of(answer, key)
+    ours.connect()
+    private, public = fleet._read_key(key)
+    ours._client._interceptors = (
+        RuntimeVersionHttpInterceptor(component_name="SuperNode"),
+        NodeAuthHttpInterceptor(private, public),
+    )
+    ours.connect()
+    sent, flowers = (dict(each.headers) for each in asked)
+    changing = {TIMESTAMP_HEADER, FLEET_HTTP_SIGNATURE_HEADER}
+    assert sent.keys() == flowers.keys()
+    assert {name for name in sent if sent[name] != flowers[name]} == changing
+    time, signature = sent[TIMESTAMP_HEADER].encode(), base64.b64decode(sent[FLEET_HTTP_SIGNATURE_HEADER])
+    assert verify_signature(public, time, signature)
+    assert not verify_signature(public, time + b"0", signature)
+
+
+def test_a_coordinator_with_another_flower_is_named(key: Path) -> None:
+    """The answer is what Flower's own check makes."""
+    assert signing.OTHER_VERSION == ApiErrorCode.RUNTIME_VERSION_INCOMPATIBLE
+    told = FlowerError(signing.OTHER_VERSION, "inside", public_details="1.50 is no 1.42").to_json("not compatible")
+    link = link_of(lambda request: dated(412, 0, json.dumps(told).encode()), key)
+    with pytest.raises(InputError, match=r"another version than this silo's: 1\.50 is no 1\.42"):
+        link.connect()
+    link = link_of(lambda request: dated(412, 0, b"[1]"), key)
+    with pytest.raises(fleet.Refused):
+        link.connect()
 
 
 def dated(status: int, seconds: float, content: bytes = b"") -> httpx.Response:
@@ -351,6 +417,9 @@ class Answering:
         records = Answer(header["name"], b"%d" % kept).records()
         return {**pack_message(Message(records, reply_to=opened_message(contents))), "state": b"%d" % (kept + 1)}
 
+    def stop(self) -> None:
+        """As when nothing has come for long."""
+
 
 def opened_message(contents: dict[str, bytes]) -> Message:
     message, _ = open_message({key: value for key, value in contents.items() if key != "state"}, "north")
@@ -428,6 +497,6 @@ def test_a_node_carries_messages_and_goes_on_whatever_happens(
     assert events == ["connect", "run", "disconnect 5", "connect", "close"]  # the run is asked for once
     first, died, last = pushed
     assert [Answer.open(each.content).content for each in (first, last)] == [b"0", b"1"]  # what an app keeps is kept
-    assert died.error.reason == "RuntimeError; the silo's log says more"
+    assert input_error_text(died.error.reason) == WORKER_DIED
     assert "the worker died" in capfd.readouterr().err
     assert not (silo / "state" / "flwr" / "node").exists()

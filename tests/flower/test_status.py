@@ -20,7 +20,9 @@ from click.testing import CliRunner
 
 from fedcollab import progress
 from fedcollab.cli import cli
-from fedcollab.flower import FederationFolder
+from fedcollab.errors import InputError, Paused
+from fedcollab.federation.fingerprint import fingerprint
+from fedcollab.flower import FederationFolder, processes
 from fedcollab.flower.channel import Channel
 from fedcollab.flower.coordinator.relay import RelayRuntime
 from fedcollab.flower.coordinator.stage_note import (
@@ -39,6 +41,8 @@ GONE = 2**22 + 1  # no process has this number
 
 def test_a_command_notes_what_it_does_and_nothing_is_left(tmp_path: Path) -> None:
     with noted_stage(tmp_path) as note:
+        note.ask(Asked("describe", None, ["east", "north", "west"]))
+        assert current_stages(tmp_path)[0]["stage"] == "connected"
         note.progress("training", 12, 50)
         note.ask(Asked("train", 13, ["east", "north", "west"]))
         note.wait_for(["west"])
@@ -119,13 +123,39 @@ def test_the_command_takes_interim_news_and_then_the_answer(tmp_path: Path) -> N
         take = note.wait_for
         note.wait_for = lambda names: (waits.append(list(names)), take(names))[1]  # type: ignore[method-assign]
         runtime = RelayRuntime(here, deadline=60, patience=1, note=note)
-        replies = runtime.call_all("fingerprint", {})
+        replies = runtime.call_all(fingerprint, {})
     server.join()
     assert set(replies) == {"east", "west"}
     assert waits == [["east", "west"], ["west"], []]
     assert runtime.asked == Asked("fingerprint", None, ["east", "west"])
     here.close()
     there.close()
+
+
+@pytest.mark.parametrize(("running", "told"), [(True, "the Flower run has ended"), (False, "or its gate has ended")])
+def test_a_run_that_ends_pauses_the_command(running: bool, told: str) -> None:
+    """A ServerApp that is killed loses nothing: the same command goes on."""
+    ours, theirs = socket.socketpair()
+    here, there = (Channel(Connection(end.detach())) for end in (ours, theirs))
+    there.send({"names": ["east", "west"], "refused": []})
+    runtime = RelayRuntime(here, deadline=60, patience=1, running=lambda: running)
+    there.close()
+    with pytest.raises(Paused, match=told):
+        runtime.call_all(fingerprint, {})
+    here.close()
+
+
+def test_what_has_died_is_told_until_it_is_stopped(tmp_path: Path) -> None:
+    made = FederationFolder.init(tmp_path / "fed", "127.0.0.1", 9000)
+    here = [os.getpid(), processes.start_time(os.getpid())]
+    for noted, died in (([here], []), ([here, here], []), ([[GONE, 1.0], here], ["SuperLink"]), ([], [])):
+        (made.folder / "processes.json").write_text(json.dumps(noted))
+        assert made.died == died
+        assert made.running == (len(noted) == 2 and not died)  # with the SuperLink alone it is still being started
+    (made.folder / "processes.json").write_text(json.dumps([here, [GONE, 1.0]]))
+    assert made.status()["warnings"] == [
+        f"the gate has ended by itself; `fedcollab federation start {made.folder}` starts it again"
+    ]
 
 
 def test_status_shows_stages(tmp_path: Path) -> None:
@@ -145,6 +175,23 @@ def test_status_shows_stages(tmp_path: Path) -> None:
         assert "stopped" in run("--watch", "--seconds", 0)
 
 
+def test_status_of_a_federation_that_is_stopped_while_it_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = FederationFolder.init(tmp_path / "fed", "127.0.0.1", 9000)
+    here = [os.getpid(), processes.start_time(os.getpid())]
+
+    def flwr(self: FederationFolder, *calls: list[str]) -> Any:
+        (made.folder / "processes.json").unlink()
+        raise InputError("`flwr supernode list` failed: Connection to the SuperLink is unavailable")
+
+    monkeypatch.setattr(FederationFolder, "flwr", flwr)
+    for more in ([], ["--watch", "--seconds", "0"]):
+        (made.folder / "processes.json").write_text(json.dumps([here, here]))
+        done = CliRunner().invoke(cli, ["federation", "status", str(made.folder), *more])
+        assert (done.exit_code, "stopped" in done.output) == (0, True), done.output
+
+
 def test_stages_are_told_to_watchers_even_where_nothing_is_shown(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,4 +205,7 @@ def test_stages_are_told_to_watchers_even_where_nothing_is_shown(
     monkeypatch.setattr(progress, "EVERY", 0.0)
     with progress.bar("training") as show:
         show(1, 4)
-    assert "training: 1 of 4, about 0 s left" in capsys.readouterr().err
+        show(2, 4)
+    shown = capsys.readouterr().err
+    assert "training: 1 of 4\n" in shown  # what comes before the first step says nothing about the others
+    assert "training: 2 of 4, about 0 s left" in shown

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -209,3 +210,13 @@ def test_mistakes_in_an_own_data_file(flawed: Path, tmp_path: Path) -> None:
     assert "`--write` is for your own files" in refused("inspect", file, "--write", tmp_path / "proposed.toml")
     assert "are for your own files" in refused("inspect", file, "--merge-labels")
     assert json.loads(call("inspect", file, "--json").stdout)["counts"]["error"] == 0
+
+
+def test_a_label_map_to_fill_in_is_shown_with_the_clients_own_labels(heart: Tables, tmp_path: Path) -> None:
+    heart["hungarian"]["label"] = heart["hungarian"]["label"].replace({"no": "0", "yes": "1"})
+    folder, target = write_tables(heart, tmp_path / "in"), tmp_path / "in.toml"
+    told = call("inspect", "--clients", folder, "--label", "label", "--write", target, code=3).stdout
+    assert "which label is which, then: fedcollab run" in " ".join(told.split())
+    example = re.search(r'# say here which label is which, as in: ("0" = "(?:no|yes)")', target.read_text())
+    assert example is not None
+    assert f"comes without it: fedcollab run {target}" in refused("run", "--clients", target, "--label", "label")

@@ -15,6 +15,7 @@ from fedcollab import InputError, Inspection
 from fedcollab.data import ClientData
 from fedcollab.data.spelling import merging, normal_form
 from fedcollab.federation import federate
+from fedcollab.inspection import Finding
 from fedcollab.inspection.column import profile, skill
 
 from .conftest import Tables, as_clients, federation_tables
@@ -231,6 +232,15 @@ def test_a_result_can_be_saved_and_opened(heart: Tables, tmp_path: Path) -> None
     (tmp_path / "other.json").write_text('{"fedcollab": "inspection", "format": 1}')
     with pytest.raises(InputError, match="not a complete inspection file"):
         Inspection.load(tmp_path / "other.json")
+
+
+def test_clients_that_did_not_answer_are_grouped_by_the_reason() -> None:
+    why = {"a": "no plan", "b": "not connected", "c": "no plan"}
+    found = Inspection(tuple(Finding(name, None, "no-answer", "warning", text, "") for name, text in why.items()))
+    assert [(each.message, names) for each, names in found.grouped()] == [
+        ("no plan", ["a", "c"]),
+        ("not connected", ["b"]),
+    ]
 
 
 def test_a_federation_is_looked_at_with_its_own_split(heart: Tables) -> None:

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from fedcollab import files as artefact
-from fedcollab.advice.result import Advice, Candidate, Expected, Gain
+from fedcollab.advice.gains import Expected, Gain
+from fedcollab.advice.result import Advice, Candidate
 from fedcollab.coalitions import CPath, c_path, personal_weights, solve
 from fedcollab.coalitions.path import Segment
 from fedcollab.distances import Distances

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedcollab.advice.result import Advice, Expected
+from fedcollab.advice.gains import Expected
+from fedcollab.advice.result import Advice
 from fedcollab.coalitions import personal_weights
 from fedcollab.distances import Distances
 from fedcollab.report import read_run, show_advice, write, write_figures
@@ -50,6 +51,7 @@ def test_the_verdict_and_the_gains_come_before_all_else(page: str) -> None:
         page.index(part) for part in (headline, 'id="expected"', 'id="advice"', 'id="change"', 'id="matrix-fixed"')
     ]
     assert places == sorted(places)
+    assert places[0] < page.index("Measured after training") < places[1], "the gain in words is above the picture"
     said = plain(page)
     assert "Expected on average, against training alone: +0.6 points (80 % interval +0.3 to +0.9)" in said
     assert "2 of 4 clients gain with a probability of at least 90 %; more likely to lose than to gain: west." in said
@@ -58,10 +60,17 @@ def test_the_verdict_and_the_gains_come_before_all_else(page: str) -> None:
 
 
 def test_every_client_has_its_sentence(page: str) -> None:
-    assert (
-        "north: with south, east and west, by Ditto with an own intercept: +5.0 points (80 % interval +3.7 to +6.3), "
-        "probability of gaining .99."
-    ) in plain(page)
+    """The row names client and coalition already: the gain alone is told, once a client."""
+    said = plain(page).partition("Expected (80 % interval), and why")[2]
+    assert "+5.0 points (+3.7 to +6.3), probability of gaining .99. By the bound:" in said
+    assert said.count("probability of gaining") == len(NAMES)
+    assert "by Ditto" not in said.partition("Settings")[0]
+
+
+def test_a_client_that_trains_alone_and_one_with_few_rows_are_told_so() -> None:
+    advice = make_advice(make_distances(NAMES))
+    assert client_sentence(replace(advice, weights=np.eye(len(NAMES))), "north") == "Alone."
+    assert client_sentence(advice, "west").endswith(", from the others' measurements: it has too few rows.")
 
 
 def test_what_the_bound_says_otherwise_is_said_as_its_word(page: str) -> None:
@@ -188,7 +197,7 @@ def test_a_gain_that_nobody_could_measure_is_not_known() -> None:
     assert told(nothing, "accuracy") == "not known"
     advice = make_advice(make_distances(NAMES))
     gains = {name: replace(gain, accuracy=nothing) for name, gain in advice.gains.items()}
-    assert client_sentence(replace(advice, gains=gains), "north").endswith("nobody could be measured.")
+    assert client_sentence(replace(advice, gains=gains), "north") == "Gain not known: nobody could be measured."
 
 
 def test_the_training_that_follows_an_advice_is_called_that(advised: Path, page: str) -> None:

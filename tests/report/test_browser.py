@@ -8,6 +8,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fedcollab.report import write
@@ -276,3 +277,17 @@ def test_badges_stay_with_their_names_in_print(run_of, visit):
     assert page.eval_on_selector_all(".kept", apart) == 0
     colours = page.eval_on_selector_all(".badge", "all => all.map(b => getComputedStyle(b).printColorAdjust)")
     assert set(colours) == {"exact"}
+
+
+@pytest.mark.parametrize("viewport", [DESKTOP, PHONE])
+def test_thirty_clients_all_have_their_names_beside_the_matrix(run_of, visit, viewport) -> None:
+    names = tuple(f"clinic of place {i:02d}" for i in range(30))
+    page = visit(write(run_of(names)), viewport)
+    boxes = page.evaluate(
+        "[...document.querySelectorAll('#matrix svg text')].filter((text) => text.textContent.startsWith('clinic'))"
+        ".map((text) => [text.textContent, text.getBoundingClientRect().top, text.getBoundingClientRect().height])"
+    )
+    assert sorted(name for name, _, _ in boxes) == sorted(2 * names), "each at both sides"
+    rows = sorted(top for _, top, height in boxes if height < 15)
+    assert len(rows) == 30
+    assert min(np.diff(rows)) > 5, "one row each"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 from collections.abc import Mapping
@@ -12,12 +13,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from fedcollab import files
-from fedcollab.cli.stages import summary
+from fedcollab.cli.running import summary
 from fedcollab.coalitions import solve
 from fedcollab.distances import Distances
 from fedcollab.report import Judgement, read_run, show_run, show_training, write
+from fedcollab.report.terminal import gain_table, verdict
 from fedcollab.training import MAJORITY, Comparison, LearningCurve, TrainingResult
 
 NAMES = ("n", "s", "e")
@@ -61,7 +64,7 @@ def test_clear_gains_and_losses_are_counted() -> None:
         "In coalitions: 1 of 3 clients clearly gains against training alone, 1 clearly loses; no clear difference for "
         "1. On average +3.7 points (90 % interval +0.7 to +6.6): a clear gain."
     )
-    assert "0 of 3 clients clearly gain against training alone, 3 clearly lose. On average −20.0 points" in everyone
+    assert "none of 3 clients clearly gains against training alone, 3 clearly lose. On average −20.0 points" in everyone
     assert judgement.contradictions() == []
 
 
@@ -98,6 +101,27 @@ def test_models_below_the_most_frequent_class_are_named() -> None:
         f"Everyone together: the mean accuracy (50.0 %) is clearly {below} (64.7 %).",
         f"Coalition 1 (n, s): the mean accuracy (80.5 %) is {below} (82.0 %).",
     ]
+
+
+@pytest.mark.parametrize(
+    ("rows", "named"),
+    [
+        ([64, 6400, 60], True),
+        ([630, 6400, 0], True),
+        ([650, 6400, 10], False),
+        ([500, 400, 100], False),
+        ([1, 2], False),
+    ],
+)
+def test_a_client_whose_word_decides_is_named(rows: list[int], named: bool) -> None:
+    """More rows than all others together, and ten times those of any other: a lie of this kind moves everybody most."""
+    found = [line for line in replace(planted(GOOD), rows=rows).remarks() if "says that it has" in line]
+    assert len(found) == named
+    if rows == [64, 6400, 60]:
+        assert found == [
+            "s says that it has 98.1 % of all training rows (6400; no other has more than 64): its word decides "
+            "coalitions and models, and nobody else can count its rows."
+        ]
 
 
 def test_a_test_split_that_is_too_small_is_named_with_its_width() -> None:
@@ -140,8 +164,7 @@ def contradicted(tmp_path: Path) -> tuple[Any, Judgement, Path]:
     judgement = planted(CONTRADICTED)
     for way, result in judgement.results.items():
         result.save(tmp_path / "training" / way / "training.json")
-    settings = SimpleNamespace(run=None)
-    return SimpleNamespace(distances=distances, collaboration=collaboration, settings=settings), judgement, tmp_path
+    return SimpleNamespace(distances=distances, collaboration=collaboration, saved_advice=None), judgement, tmp_path
 
 
 def test_the_terminal_says_first_what_contradicts_the_answer(
@@ -255,8 +278,9 @@ def test_what_is_far_from_the_curve_and_what_cannot_be_told() -> None:
     assert coalitions.endswith(" or more; too far from what was measured to say more).")
     assert "how many rows the difference in log loss is worth cannot be told (it is not clear)." in everyone
     flat = replace(CURVE, loss=np.array([[0.49, 0.5], [0.5, 0.5], [0.51, 0.5]]))
-    for line in replace(planted(GOOD, losses), curve=flat).sentences()[2:]:
-        assert "cannot be told (with half of their rows, clients are not clearly worse alone)" in line
+    (line,) = replace(planted(GOOD, losses), curve=flat).sentences()[2:]  # once for both ways
+    assert line.startswith("How many rows")
+    assert "cannot be told (with half of their rows, clients are not clearly worse alone)" in line
 
 
 def test_only_clients_with_a_curve_count() -> None:
@@ -265,3 +289,33 @@ def test_only_clients_with_a_curve_count() -> None:
     known = replace(CURVE, names=NAMES[:2], rows=CURVE.rows[:2], loss=np.array([[0.58, 0.5], [0.58001, 0.5]]))
     judgement = replace(planted({"local": [0.7] * 3, "coalitions": [0.8] * 3}, losses), curve=known)
     assert judgement.equivalent("coalitions").factor == pytest.approx(2**0.5, abs=0.001)
+
+
+def test_the_table_of_gains_fits_into_eighty_columns() -> None:
+    judgement = planted(GOOD)
+    for narrow, headings in ((True, 6), (False, 9)):
+        table = gain_table(judgement, narrow=narrow)
+        assert len(table.columns) == headings
+        assert ("RSD" in verdict(judgement, narrow=narrow)[0]) == (not narrow)
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(gain_table(judgement, narrow=True))
+    shown = console.export_text().splitlines()
+    assert len(shown) == 1 + len(judgement.results) + (judgement.majority is not None), "no row is broken"
+
+
+def test_many_who_stay_alone_are_told_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names = [f"site {letter}" for letter in "abcdefgh"]
+    apart = np.ones((8, 8)) - np.eye(8)
+    distances = Distances(apart, tuple(names), np.full(8, 5))
+    collaboration = solve(distances, C=0.1)
+    assert len(collaboration.coalitions) == 8
+    judgement = planted(GOOD)
+    show_run(
+        SimpleNamespace(distances=distances, collaboration=collaboration, saved_advice=None),
+        judgement,
+        tmp_path / "r.html",
+        "next",
+    )
+    shown = capsys.readouterr().out
+    assert "  Alone: site a, site b" in shown
+    assert "1 client," not in shown

@@ -54,16 +54,18 @@ def test_the_example_notebook_runs():
     for cell in content["cells"]:
         if cell["cell_type"] != "code":
             continue
-        *lines, last = ast.parse("".join(cell["source"])).body
-        exec(compile(ast.Module(lines, []), "notebook", "exec"), space)
+        cell_code = ast.parse("".join(cell["source"]))
+        last = cell_code.body[-1]
         if isinstance(last, ast.Expr):
-            value = eval(compile(ast.Expression(last.value), "notebook", "eval"), space)
+            kept = ast.Assign([ast.Name("_", ast.Store())], last.value)  # as an interactive session keeps a value
+            cell_code.body[-1] = ast.fix_missing_locations(ast.copy_location(kept, last))
+        exec(compile(cell_code, "notebook", "exec"), space)
+        if isinstance(last, ast.Expr):
+            value = space["_"]
             shown.append(type(value).__name__)
             assert (
-                value is None or hasattr(value, "_repr_html_") or hasattr(value, "to_dict") or isinstance(value, list)
+                value is None or isinstance(value, list) or hasattr(value, "_repr_html_") or hasattr(value, "to_dict")
             )
-        else:
-            exec(compile(ast.Module([last], []), "notebook", "exec"), space)
     assert shown == [
         "Distances",
         "LayerChart",

@@ -126,7 +126,7 @@ def test_gains_and_verdicts_after_training(run_of, tmp_path):
     text = page_of(run_of(NAMES), tmp_path)
     assert "In coalitions: 6 of 6 clients clearly gain against training alone, none clearly loses." in text
     assert "On average +10.0 points (90 % interval +8.9 to +11.1): a clear gain." in text
-    assert "Everyone together: 0 of 6 clients clearly gain against training alone, 6 clearly lose." in text
+    assert "Everyone together: none of 6 clients clearly gains against training alone, 6 clearly lose." in text
     assert "a gains 10.0 points over training alone (90.0 against 80.0; 90 % interval of the gain" in text
     assert 'class="contradiction"' not in text
     charts = data_of(text, "charts")

@@ -20,6 +20,15 @@ def test_every_matrix_has_one_scale_of_colours(field: str) -> None:
     assert heat["encoding"]["color"]["condition"]["scale"]["domain"] == [0, 1]
 
 
+@pytest.mark.parametrize("count", [30, 60])
+def test_a_matrix_names_every_client(count: int) -> None:
+    """Vega thins the values of an axis to its count of ticks, which is one for every 40 pixels unless it is given."""
+    heat = charts.matrix(make_distances(tuple(f"client-{i:02d}" for i in range(count)))).to_dict()["layer"][0]
+    for side in ("x", "y"):
+        axis = heat["encoding"][side]["axis"]
+        assert len(axis["values"]) == axis["tickCount"] == count
+
+
 @pytest.mark.parametrize("count", [60, 61])
 def test_clients_are_named_up_to_sixty_and_in_groups_above(run_of: Callable[..., Path], count: int) -> None:
     names = tuple(f"client-{i:02d}" for i in range(count))

@@ -16,7 +16,7 @@ from fedcollab import reproduce
 PACKAGES = ("baselines", "coalitions", "data", "distances", "encoders", "federation", "report", "scenarios",
             "training")  # fmt: skip
 #: small modules of which every public name may be used
-MODULES = ("errors", "files", "metrics", "progress", "seeds")
+MODULES = ("errors", "files", "metrics", "progress", "seeds", "tasks")
 FOLDER = Path(reproduce.__file__).parent
 
 

@@ -246,3 +246,18 @@ def test_a_learning_curve_is_kept_with_its_training(consortium: list[ClientData]
     with pytest.warns(FedcollabWarning, match=r"learning_curve.json was made with other settings .*lr"):
         measured(tmp_path / "one", lr=0.2)
     assert read_learning_curve(run) is not None
+
+
+def test_as_advised_is_training_alone_where_alone_is_advised() -> None:
+    """The same models, to the last bit: else a page says that training alone is better than the advice to do so."""
+    rng = np.random.default_rng(0)
+    clients = []
+    for name, sign in (("a", 1), ("b", -1)):
+        x = rng.normal(size=(50, 2))
+        clients.append(ClientData(name, x, (sign * x[:, 0] + rng.normal(size=50) > 0).astype(int)))
+    fitted = FedCollab(seed=0, solve_options={"max_size": 1}).fit(clients)
+    assert fitted.advise(rounds=40).candidate.kind == "alone"
+    advised = fitted.train(rounds=40, stopping="held-out")
+    alone = fitted.train(way="local", rounds=40, stopping="held-out")
+    assert advised.rounds == alone.rounds, "not those that were chosen for the advice"
+    np.testing.assert_array_equal(advised.models["last"], alone.models["last"])

@@ -57,6 +57,7 @@ def test_a_file_sets_options_and_settings(tmp_path: Path) -> None:
     [
         ("", r"the table \[scenario\] must have a `name`, one of: concept-shift, "),
         ("name = 'digits'", r"`table` \(='name'\) must be one of: scenario, settings"),
+        ("scenario = 5", r"`scenario` \(=5\) must be a table"),
         ("[scenario]\nname = 'digit'", r"`name` \(='digit'\) must be one of: .*; did you mean 'digits'"),
         ("[scenario]\nname = ['digits']", r"`name` \(=\['digits'\]\) must be one of: "),
         ("[scenario]\nname = 'digits'\nclient = 3", r"`key of \[scenario\]` \(='client'\) .*did you mean 'clients'"),

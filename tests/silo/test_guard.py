@@ -235,7 +235,7 @@ def test_the_coalition_must_be_large_enough(kept: Any) -> None:
 
 def test_updates_need_samples(kept: Any) -> None:
     guarded = kept(min_samples=30)
-    with pytest.warns(FedcollabWarning, match=r"left out: `c` \(every number is made of 25 sample.*at least 30"):
+    with pytest.warns(FedcollabWarning, match=r"left out: `c`, `f` \(every number is made of 25 sample.*at least 30"):
         federation = federate(guarded)
     assert federation.names == ("a", "b", "d", "e")
     for method in ("published", "cross", "few-round"):
@@ -373,12 +373,18 @@ PROPER: dict[str, Message] = {
     "train-folds": {"setting": "{}", "round": 1, "folds": 2, "w": np.zeros((2, 3), dtype=np.float32), "train": True,
                     "last": False, "coalition": ["a", "b"]},
     "train-alone": {"setting": "{}", "rounds": 2, "folds": 2, "w": np.zeros(3, dtype=np.float32), "training": "t"},
+    "count-rows": {"setting": "{}", "round": 0, "cuts": np.zeros(3, dtype=np.float32), "ends": np.arange(1, 4)},
+    "train-trees": {"setting": "{}", "round": 1, "level": 0, "w": np.zeros((1, 3), dtype=np.float32),
+                    "cuts": np.zeros(3, dtype=np.float32), "ends": np.arange(1, 4), "coalition": ["a", "b"]},
+    "train-trees-folds": {"setting": "{}", "round": 1, "level": 0, "w": np.zeros((2, 3), dtype=np.float32),
+                          "cuts": np.zeros(3, dtype=np.float32), "ends": np.arange(1, 4), "coalition": ["a", "b"],
+                          "folds": 2, "train": True, "measure": True},
     "ridge-sums": {"folds": 2, "most": 10, "seed": 0},
     "evaluate": {"setting": "{}", "round": 1, "w": np.zeros(3, dtype=np.float32), "personal": False, "keep": False,
                  "stay": False, "mean": False},
     compare_client.compare.name: {"trainings": ["t"], "settings": ["{}"], "w0": np.zeros(3, dtype=np.float32)},
     "losses": {"setting": "{}", "round": 1, "models": np.zeros((2, 3), dtype=np.float32)},
-    "cross-norm": {},
+    "cross-norm": {"head": "free"},
     "cross-open": {"head": "free", "classes": 2, "seed": 0, "folds": 2, "replicates": 0, "sizes": [10], "repeats": [1],
                    "targets": [1], "scales": [1.0]},
     "cross-step": {"w": np.zeros((2, 1, 4), dtype=np.float32)},
@@ -636,3 +642,24 @@ def test_a_personal_model_is_not_sent_whatever_the_server_asks(kept: Any) -> Non
     train(guarded, "global", "own-intercept", **SMALL)
     reply = unpack(real("evaluate", "f", pack({**seen["evaluate"], "keep": True})))
     assert reply["refused"] == "a personal model stays at its silo"
+
+
+@pytest.mark.parametrize("algorithm", ["fedavg", "own-intercept", "local"])
+@pytest.mark.parametrize("exact", [True, False])
+def test_trees_pass_the_guard(clients: list[ClientData], kept: Any, algorithm: str, exact: bool) -> None:
+    """With a limit of one row and no errors the trees are those of in process; with the limits they are still good."""
+    guarded = kept(**(EXACT | {"min_samples": 1} if exact else {}))
+    how: dict[str, Any] = {"model": "xgboost", "rounds": 8, "lr": 0.3}
+    coalitions = [["a", "b", "c"], ["d", "e", "f"]]
+    result = train(guarded, coalitions, algorithm, **how)
+    assert not result.failures
+    entries = guarded.guards["a"].log.entries()
+    assert {entry["outcome"] for entry in entries} == {"answered"}
+    grown = [entry for entry in entries if entry["action"] == "train-trees"]
+    assert sum(entry["cost"].get("rounds", 0) for entry in grown) == result.rounds[0] + 1
+    assert all(entry["partners"] == (["a"] if algorithm == "local" else ["a", "b", "c"]) for entry in grown)
+    if exact:
+        plain = train(Wire(clients), coalitions, algorithm, **how)
+        np.testing.assert_array_equal(result.models["last"], plain.models["last"])
+    elif algorithm == "fedavg":
+        assert result.reported_loss.mean() < 0.6

@@ -85,7 +85,16 @@ def test_a_look_serves_its_method_and_no_training(planned: Any, clients: list[Cl
     assert answered[0]["cost"] == {"models": 5}
 
 
-def test_a_train_plan_gives_the_same_models_and_pins_everything(planned: Any, clients: list[ClientData]) -> None:
+@pytest.mark.parametrize("plans", [(LOOK, TRAIN), (TRAIN, LOOK)])
+def test_a_refusal_says_what_differs_in_the_plan_of_the_right_kind(planned: Any, plans: Any) -> None:
+    with pytest.raises(Paused, match=r"the plan's step size is 0\.1, the message's 0\.2"):
+        train(planned(*plans), COALITIONS, stopping="none", **{**HOW, "lr": 0.2})
+
+
+def test_a_train_plan_gives_the_same_models_and_pins_everything(
+    planned: Any, clients: list[ClientData], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(honest, "AT_LEAST", 8)  # without errors, honest updates give a few of 25 rows away
     runtime = planned(LOOK, TRAIN, **EXACT)
     result = train(runtime, COALITIONS, **HOW)
     plain = train(Wire(clients), COALITIONS, **HOW)
@@ -230,6 +239,18 @@ def test_a_plan_in_plain_words() -> None:
     assert "few-moments" in usual
     assert "wider than the preset" not in usual
     assert "wider than the preset 'usual'" in "\n".join(review(LOOK, make_limits({"preset": "open"}, ()), [], []))
+
+
+def test_a_plan_of_trees_says_what_histograms_tell_and_asks_for_no_weights() -> None:
+    training = Training(model="xgboost", algorithm="fedavg", batch_size=32, rounds=10, lr=0.1)
+    trees = Plan("study", "train", {"a": "", "b": ""}, {"rounds": 22}, training=training)
+    text = "\n".join(review(trees, Limits(), [], []))
+    assert "sums of gradients by node and bin of each feature" in text
+    assert "at least 10 samples (`min_samples`) and has an error of half its standard error." in text
+    assert "training: train-trees (grew trees" in text
+    assert "choice of rounds: train-folds" not in text
+    assert "without an error" in "\n".join(review(trees, Limits(blur_updates=False), [], []))
+    assert "train-trees" not in "\n".join(review(TRAIN, Limits(), [], []))
 
 
 @pytest.mark.parametrize(

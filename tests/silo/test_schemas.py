@@ -20,6 +20,9 @@ from fedcollab.federation import federate
 from fedcollab.silo.rounding import rounded, rounded_shares
 from fedcollab.silo.schemas import limit_schema
 from fedcollab.training.batches import plan
+from fedcollab.training.compare_measures import compared
+from fedcollab.training.measures import shown_errors
+from fedcollab.training.outcomes import Outcome
 from fedcollab.wire import Wire
 from fedcollab.wire.action import Refused
 from fedcollab.wire.limits import NO_LIMITS, Limits
@@ -127,6 +130,41 @@ def test_rounded_measures_are_unbiased_and_the_same_for_the_same_question() -> N
     assert rounded_shares(0.7, 100, exact, "accuracy", question) == 0.7
     assert np.isnan(rounded([np.nan], [0.1], silo, "loss", question)[0])
     assert rounded_shares([0.0, 1.0], 10, silo, "accuracy", question).min() >= 0
+
+
+@pytest.mark.parametrize("least", [1, 4])
+def test_one_sample_moves_no_standard_error_by_more_than_its_rounding(least: int) -> None:
+    """Whatever the others are: one, or few, that count in full among many that count for nothing, or for as much."""
+    silo = Silo(wards("a", 0), key=b"key", limits=Limits())
+    count, most = 48, 3.4
+    for others in range(count):
+        values = np.concatenate([np.full(others, most), np.zeros(count - others)])
+        shown = []
+        for last in (0.0, most):
+            values[-1] = last
+            error = values.std(ddof=1) / np.sqrt(count)
+            asked = [np.array([others, last, draw]) for draw in range(200)]
+            shown.append([float(shown_errors(error, most, count, silo, "error", each, least=least)) for each in asked])
+        nobody, one = np.array(shown)
+        assert one.min() >= least * most / count * (1 - 1e-9)
+        assert abs(one.mean() - nobody.mean()) < 2.5 / least * max(one.std(), nobody.std())
+
+
+def test_two_models_that_differ_on_one_sample_are_as_far_apart_as_two_that_do_not_differ(agreed: Any) -> None:
+    silo = Silo(agreed[0], {"prepare": {"schema": agreed[1].to_json()}}, key=b"key", limits=Limits())
+    right = np.ones(48, dtype=bool)
+    apart = []
+    for other in (0.7, 0.0, 1e9):
+        losses = np.full((2, 48), 0.7)
+        losses[1, 0] = other
+        found = []
+        for draw in range(100):
+            spread = compared([Outcome(right, each) for each in losses], silo, [f"{draw} a", f"{draw} b"])["spread"]
+            own = np.diag(spread) / (1 + 1 / 3)
+            found.append(own.sum() - 2 * spread[0, 1])
+        apart.append(np.sqrt(np.array(found)))
+    for each in apart[1:]:
+        assert abs(each.mean() - apart[0].mean()) < 2 * apart[0].std()
 
 
 def test_a_short_rest_joins_the_batch_before() -> None:

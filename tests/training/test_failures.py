@@ -58,7 +58,9 @@ def test_everyone_failing_pauses_in_one_line(clients: list[ClientData]) -> None:
 
     try:
         with pytest.raises(
-            Paused, match=r"0 of 6 client\(s\) answered `train` of round 1, 3 must: `a` \(RuntimeError: no"
+            Paused,
+            match=r"0 of 6 client\(s\) answered `train` of round 1, 3 must: "
+            r"`a`, `b`, `c`, `d`, `e` \(RuntimeError: no\), 1 more",
         ):
             train(clients, "global", Hopeless(), **SMALL)
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from fedcollab import train
 from fedcollab.data import ClientData
 from fedcollab.errors import InputError
 from fedcollab.training import TrainingResult, retrain
+from fedcollab.wire import Vectorised, Wire
 
 COALITIONS = [["a", "b"], ["c"], ["d", "e", "f"]]
 
@@ -64,3 +66,27 @@ def test_a_client_with_an_unknown_label_is_refused(clients: list[ClientData], tr
     strange = ClientData("new", clients[0].x, clients[0].y + 5)
     with pytest.raises(InputError, match="client `new` has the label"):
         retrain([*clients, strange], trained, ["new"])
+
+
+@pytest.mark.parametrize("runtime", [Vectorised, Wire])
+def test_own_parameters_go_on_from_the_model_that_each_client_uses(clients: list[ClientData], runtime: Any) -> None:
+    """They began anew, from the coalition's bias; now only a newcomer's do, and with new weights everybody's."""
+    trained = train(runtime(clients), COALITIONS, "own-intercept", "logistic", rounds=10, lr=0.1, stopping="none")
+    bias = [position for position, (key, _) in enumerate(layout_of(trained)) if "bias" in key]
+    own = {name: trained.models["personal"][row, bias] for row, name in enumerate(trained.names)}
+    assert np.abs(own["d"] - own["e"]).max() > 0.01
+    newcomer = ClientData("new", clients[0].x, clients[0].y, clients[0].x_test, clients[0].y_test)
+    there = runtime([*clients, newcomer])
+    part = retrain(there, still(trained), ["d", "e", "new"], rounds=1)
+    for row, name in enumerate(part.names):
+        start = own.get(name, trained.models["last"][2][bias])
+        np.testing.assert_allclose(part.models["personal"][row, bias], start, atol=1e-9)
+    later = retrain(runtime([*clients, newcomer]), part, ["d", "new"], rounds=1)
+    np.testing.assert_allclose(later.models["personal"][:, bias], part.models["personal"][[0, 2]][:, bias], atol=1e-9)
+    anew = retrain(there, still(trained), ["d", "e"], scratch=True, rounds=1)
+    assert np.ptp(anew.models["personal"][:, bias], axis=0).max() < 1e-9
+
+
+def layout_of(result: TrainingResult) -> list[tuple[str, int]]:
+    """The name of the parameter at each position of the flat weights."""
+    return [(name, place) for name, shape in result.layout for place in range(int(np.prod(shape)))]

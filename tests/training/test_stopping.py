@@ -11,15 +11,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from msgspec.structs import replace
+from numpy.typing import NDArray
 
 from fedcollab.data import ClientData
 from fedcollab.data.split import fold_of
 from fedcollab.errors import InputError
 from fedcollab.federation import federate
 from fedcollab.training import TrainingResult, train
+from fedcollab.training.alone_client import train_alone
 from fedcollab.training.descend import Setting
 from fedcollab.training.folds import parts_of
-from fedcollab.training.folds_client import train_alone, train_folds
+from fedcollab.training.folds_client import train_folds
 from fedcollab.training.models import Network
 from fedcollab.training.stopping import pick_rounds
 from fedcollab.wire import Wire
@@ -65,8 +68,8 @@ def test_test_rows_are_never_looked_at() -> None:
 
 
 def test_each_coalition_has_its_own_rounds() -> None:
-    quick, slow = made(3000, 0.9, "ab", tests=20), made(3000, 0.0, "cd", seed=1, tests=20)
-    result = train([*quick, *slow], [["a", "b"], ["c", "d"]], rounds=10, lr=0.1)
+    quick, slow = made(3000, 0.8, "ab", tests=20), made(3000, 0.0, "cd", seed=1, tests=20)
+    result = train([*quick, *slow], [["a", "b"], ["c", "d"]], rounds=20, lr=0.3)
     assert result.rounds[0] < result.rounds[1]
     last = {name: max(row["round"] for row in result.history if row["client"] == name and row["train_loss"])
             for name in "abcd"}  # fmt: skip
@@ -90,6 +93,33 @@ def test_a_model_does_not_depend_on_the_rows_that_it_is_measured_on() -> None:
     assert sum(len(part.y_held) for part in parts) == 30
     for part in parts:
         assert not {tuple(row) for row in part.x.tolist()} & {tuple(row) for row in part.x_held.tolist()}
+
+
+def test_each_division_of_the_rows_has_an_error_of_its_own() -> None:
+    """Else the difference of two that divide one row otherwise would be exact, and that row's. Asking again averages
+    nothing."""
+    federation = federate(made(60, 0.3, "ab"), runtime="vectorised")
+    silo = federation.runtime.silos["a"]
+    network = Network(Network.describe("logistic", {}, (10,), 2))
+
+    def measured(seed: int, folds: int) -> NDArray[np.float64]:
+        setting = Setting("fedavg", {}, network.text, 0.1, 8, 1, seed)
+        message = {"setting": json.dumps(asdict(setting)), "round": 1, "folds": folds, "train": False, "last": False,
+                   "coalition": ["a"], "w": np.stack([network.initial().numpy()] * folds)}  # fmt: skip
+        return np.asarray(train_folds(message, silo)["held_out"][0, :2])
+
+    divisions = [(0, 2), (1, 2), (2, 2), (3, 2), (0, 3), (0, 4), (0, 5)]
+    exact = [measured(*each) for each in divisions]
+    for other in exact[1:]:
+        np.testing.assert_allclose(other, exact[0], atol=1e-6)  # the same model in every fold
+    silo.limits = replace(silo.limits, round_measures=True)
+    shown = [measured(*each) for each in divisions]
+    for some in (
+        shown[:4],
+        [shown[0], *shown[4:]],
+    ):  # other seeds, other numbers of folds; errors are rounded, two may be equal
+        assert len({float(loss) for loss, _ in some}) > 2
+    assert [measured(*each).tolist() for each in divisions] == [each.tolist() for each in shown]
 
 
 def test_training_alone_on_half_of_each_part_is_training_on_fewer_rows_of_the_same_kind() -> None:

@@ -11,18 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from fedcollab.advice.candidates import (
-    INTERCEPT,
-    Plan,
-    best_own_weights,
-    best_partition,
-    labels,
-    own_weights_plan,
-)
+from fedcollab.advice.candidates import INTERCEPT, Plan, best_own_weights, best_partition, labels, own_weights_plan
 from fedcollab.advice.decide import Decision, decide
+from fedcollab.advice.gains import Expected, Gain
 from fedcollab.advice.pilot import Measured, run_pilots
 from fedcollab.advice.proxy import Sums, coalition_weights
-from fedcollab.advice.result import Advice, Candidate, Expected, Gain
+from fedcollab.advice.result import Advice, Candidate
 from fedcollab.advice.separates import separating_columns
 from fedcollab.coalitions import CPath, c_path, solve
 from fedcollab.data.client import list_clients
@@ -32,8 +26,11 @@ from fedcollab.federation import Clients, Federation, federate
 from fedcollab.progress import Progress, silent
 from fedcollab.training import check_model, defaults
 from fedcollab.training.algorithms import ALGORITHMS, make_algorithm
+from fedcollab.training.losses import choose_loss
 from fedcollab.training.models import Factory
 from fedcollab.training.opening import Steps, decisive, open_session
+from fedcollab.training.scores import SCORES
+from fedcollab.training.trees.forest import TREES, with_rounds
 
 Floats = NDArray[np.float64]
 
@@ -41,6 +38,8 @@ Floats = NDArray[np.float64]
 METRICS = ("loss", "accuracy")
 #: what may be advised unless `algorithms` says otherwise
 ALGORITHMS_ADVISED = ("fedavg", "own-intercept", "ditto", "own-weights")
+#: the same where the model is one of trees
+TREES_ADVISED = ("fedavg", "own-intercept")
 #: how strongly Ditto's personal models are drawn to the coalition's: the usual strength, and a weaker one
 STRENGTHS = (1.0, 0.3)
 #: a partition or own weights are piloted if the proxies' squared error is lower by this share than with either end
@@ -70,6 +69,8 @@ def advise(
     runtime: str | None = None,
     device: str | None = None,
     scale: str | None = None,
+    task: str | None = None,
+    loss: str | None = None,
     progress: Progress = silent,
 ) -> Advice:
     """Advise who should train with whom and how, and say what each client will gain, from training rows alone.
@@ -85,9 +86,11 @@ def advise(
     model : str, callable or torch.nn.Module
         The model that will be trained, as in `fedcollab.train`: the answer depends on it.
     algorithms : sequence of str, optional
-        The algorithms that may be advised; by default "fedavg", "own-intercept", "ditto" and "own-weights".
+        The algorithms that may be advised; by default "fedavg", "own-intercept", "ditto" and "own-weights", for trees
+        ("xgboost") the first two.
     metric : str
-        In what gains are told: "loss" (log loss) or "accuracy". The choice is made by loss, which is the less noisy.
+        In what gains are told: "loss" or "accuracy" (of a numeric target R2 stands in its place). The choice is made
+        by loss, which is the less noisy.
     C : float or "auto"
         A number gives the paper's procedure to the letter: the coalitions that are best for this C, trained by FedAvg;
         the pilots then only tell what they bring. "auto" measures.
@@ -102,8 +105,10 @@ def advise(
     constraints : mapping, optional
         `must_link`, `cannot_link`, `min_size` and `max_size` of `solve`; only plans that keep them are considered,
         which leaves training alone out if partners are demanded.
-    runtime, device, scale
+    runtime, device, scale, task
         As in `fedcollab.federation.federate`.
+    loss
+        As in `fedcollab.train`.
     progress : callable
         Called with (done, total).
 
@@ -133,19 +138,21 @@ def advise(
     choose("metric", metric, dict.fromkeys(METRICS))
     rounds = int(number("rounds", rounds, at_least=1, whole=True))
     number("lr", lr, above=0)
-    allowed = list(ALGORITHMS_ADVISED if algorithms is None else algorithms)
+    advised = TREES_ADVISED if isinstance(model, str) and model == TREES else ALGORITHMS_ADVISED
+    allowed = list(advised if algorithms is None else algorithms)
     for name in allowed:
         choose("algorithms", name, ALGORITHMS)
     if not allowed:
         raise InputError("`algorithms` (=[]) must name at least one algorithm")
     limits = {key: value for key, value in (constraints or {}).items() if key in LIMITS}
     listed = list_clients(clients)
-    federation = federate(listed, runtime=runtime, device=device, scale=scale, seed=seed)
+    federation = federate(listed, runtime=runtime, device=device, scale=scale, seed=seed, task=task)
     names = list(federation.names)
     if model == "auto":
         raise InputError("`model` (='auto') must be a model's name: the advice depends on the model")
-    check_model(model, model_options or {}, federation.schema)
-    steps = Steps(model, model_options or {}, lr, batch_size, local_epochs, seed, weight_decay, optimizer)
+    model_options = with_rounds(model, model_options, rounds)
+    check_model(model, model_options, federation.schema)
+    steps = Steps(model, model_options, lr, batch_size, local_epochs, seed, weight_decay, optimizer, loss=loss)
     started, before = time.process_time(), federation.runtime.cost.copy()
     kinds = [_in_order(kind, names) for kind in _distances(federation, distances, seed)]
     drawn = c_path(kinds[0], seed=seed, **limits) if path is None else path
@@ -160,7 +167,8 @@ def advise(
     measured = run_pilots(federation, plans, steps, rounds, progress)
     measured = _allowed(measured, allowed, limits, C)
     weights = [_weights(each.plan, quantities, raw) for each in measured]
-    decision = decide(measured, weights, names, quantities, kinds[0].matrix, kinds[0].stderr)
+    scores = SCORES[federation.schema.task]
+    decision = decide(measured, weights, names, quantities, kinds[0].matrix, kinds[0].stderr, scores)
     if C != "auto":
         decision = replace(decision, chosen=len(measured) - 1)
     settings = {
@@ -171,8 +179,17 @@ def advise(
     advice = _advice(
         names, quantities, measured, weights, decision, paths, metric,
         C=C, settings=settings, spent=spent, separates=separating_columns(federation, sums, quantities),
+        target=_target(federation, loss),
     )  # fmt: skip
     return advice.in_order(federation.in_order_of(listed))
+
+
+def _target(federation: Federation, loss: str | None) -> dict[str, Any]:
+    """Return what tells gains in the units of a numeric target; nothing where there are classes."""
+    schema = federation.schema
+    if schema.classes:
+        return {}
+    return {"loss": choose_loss(loss, schema.task), "scale": schema.target[1]}
 
 
 def _distances(federation: Federation, given: Distances | None, seed: int) -> list[Distances]:
@@ -209,6 +226,8 @@ def _propose(
 ) -> tuple[list[Plan], dict[int, Floats]]:
     """Return the plans to pilot, and the full weights of the one with own weights, by its position."""
     top = paths[0][-1].coalitions  # everyone together, as far as the constraints let it
+    if len(top) == len(names):
+        return [], {}  # nobody may have a partner
     kind = "together" if len(top) == 1 else "coalitions"
     plans: list[Plan] = []
     for algorithm in allowed:
@@ -231,6 +250,8 @@ def _propose(
         plans.append(proposed)
         if "fedavg" in allowed and algorithm != "fedavg":
             plans.append(replace(proposed, algorithm="fedavg", keep=()))
+        if "own-intercept" in allowed and algorithm not in ("ditto", "own-intercept"):
+            plans.append(replace(proposed, algorithm="own-intercept", keep=()))
     if "own-weights" in allowed and not limits:
         best = best_own_weights(kinds, sums, quantities)
         if best is not None and best[0] < (1 - PROMISING) * min(reached, np.inf if found is None else found.error):
@@ -285,6 +306,7 @@ def _advice(
     settings: Mapping[str, Any],
     spent: Mapping[str, Any],
     separates: list[Mapping[str, Any]],
+    target: Mapping[str, Any],
 ) -> Advice:
     """Return the advice: candidates with their expected gains, the chosen one, and each client's gain by it."""
     ends = {"alone": paths[0][0].C, "together": paths[0][-1].C}
@@ -340,6 +362,7 @@ def _advice(
         separates=separates,
         settings=settings,
         cost=spent,
+        target=target,
     )
 
 

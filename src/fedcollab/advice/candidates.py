@@ -117,11 +117,6 @@ def labels(plans: Sequence[Plan]) -> list[str]:
     ]
 
 
-def everyone_and_alone(names: Sequence[str]) -> tuple[list[list[str]], list[list[str]]]:
-    """Return the two ends: one coalition of all clients, and each client alone."""
-    return [list(names)], [[name] for name in names]
-
-
 @dataclass(frozen=True, eq=False)
 class Partition:
     """A partition: the held-out error of the proxies, C and distances that it is best for, `noisy` as in `Plan`.

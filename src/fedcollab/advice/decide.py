@@ -4,7 +4,8 @@ For plan p and client i the pilots give g_pi, the held-out loss alone less that 
 standard error e_pi. Four things stand between g_pi and the gain that the client will see:
 
     fewer rows      pilots train on half of the rows, where partners help more. How much more rows help a client alone
-                    is measured too, with a quarter of the rows: G = g - CATCH_UP (mean loss with a quarter - half). But
+                    is measured too, with a quarter of the rows: G = g - CATCH_UP (mean loss with a quarter - half), a
+                    mean without the highest and the lowest tenth. But
                     twice the rows at most halve what a client is short of: at least half of what is clear of a mean
                     gain, (mean - 2 standard errors) / 2, is left
     the proposal    partitions and own weights were proposed from distances that had seen the rows that judge them:
@@ -22,10 +23,12 @@ expect, the more so the noisier it is (empirical Bayes). With v = (INFLATION e)^
 
     mean_pi = f_pi + T^2 / (T^2 + v) (G_pi - f_pi)
     variance_pi = T^2 v / (T^2 + v) + variance of the plan's mean + (FLOOR loss_i)^2 100 / rows_i
+                  + (unlike (loss_i with a quarter - with half of the rows))^2
 
 The plan with the highest mean gain is advised; one model for a whole coalition (FedAvg), the simplest plan with the
 largest coalitions, also if another plan is better by less than SIMPLER times the loss alone. The constants were taught
-by twelve real federations (docs/advice.md says which, and how).
+by twelve real federations (docs/advice.md says which, and how). Of a numeric target three things are believed
+differently (`BELIEFS`).
 """
 
 from __future__ import annotations
@@ -38,13 +41,17 @@ from numpy.typing import NDArray
 
 from fedcollab.advice.candidates import OPTIMISM
 from fedcollab.advice.fit import BoundFit, bound_terms, fit_bound
+from fedcollab.advice.gains import Expected
 from fedcollab.advice.pilot import Measured
-from fedcollab.advice.result import Expected
+from fedcollab.tasks import CLASSIFICATION, REGRESSION
+from fedcollab.training.scores import SCORES, Scores
 
 Floats = NDArray[np.float64]
 
 #: what training alone wins back with all rows, as a share of what it won from a quarter to half of them
 CATCH_UP = 0.3
+#: the share of clients at either end that are left out of that mean: a tiny one or two may win very much by more rows
+TAILS = 0.1
 #: how much larger the error of a measured gain is than the noise of its rows
 INFLATION = 1.3
 #: what no measurement tells of a client of 100 rows, as a share of the loss alone
@@ -57,6 +64,34 @@ PROPOSED, SPREAD = -0.015, 0.03
 SIMPLER = 0.005
 #: the probability of a gain or a loss that makes a difference clear
 CLEAR = 0.8
+
+
+@dataclass(frozen=True)
+class Beliefs:
+    """What the decision believes before it has seen a measurement, where that depends on the task.
+
+    Parameters
+    ----------
+    bound : bool
+        Whether the fitted bound tells how gains differ between clients: f_pi then is what it expects of each client,
+        else the same for all. The gains that it is fitted to and the distances are of the same rows, and so is their
+        noise; where gains are small it fits that noise.
+    steady : bool
+        Whether a partition that any sample of the rows would give (u = 0) is believed as the plans with everyone are:
+        then what it is lowered by is multiplied by u.
+    unlike : float
+        How far the models of all rows may be from what those of half of the rows promise, as a share of what training
+        alone wins from a quarter to half of the rows. That win is about the loss that the rows' noise still costs, and
+        it is spread over few coefficients: that of one model may be half or twice that of the next.
+    """
+
+    bound: bool
+    steady: bool
+    unlike: float
+
+
+#: what is believed of each task
+BELIEFS = {CLASSIFICATION: Beliefs(True, False, 0.0), REGRESSION: Beliefs(False, True, 0.15)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,6 +140,7 @@ def decide(
     quantities: Mapping[str, int],
     distances: Floats,
     distance_errors: Floats | None = None,
+    scores: Scores = SCORES["classification"],
 ) -> Decision:
     """Choose a plan from what the pilots measured.
 
@@ -120,6 +156,8 @@ def decide(
         Their training samples.
     distances, distance_errors : arrays
         N x N, and their standard errors where they are known.
+    scores : Scores
+        What was measured beside the loss: accuracy, or R2.
 
     Returns
     -------
@@ -129,12 +167,14 @@ def decide(
     alone = measured[0]
     masses = np.array([quantities[name] for name in names], dtype=np.float64)
     fit = _fit(measured, weights, names, masses, distances, distance_errors)
+    beliefs = BELIEFS[scores.task.name]
+    unlike = beliefs.unlike * _won(alone, names, masses)
     loss = [
-        _estimate(alone, each, 0, names, masses, fit.gain(row, distances, masses))
+        _estimate(alone, each, 0, names, masses, fit.gain(row, distances, masses) if beliefs.bound else None, unlike)
         for each, row in zip(measured, weights, strict=True)
     ]
-    loss = _lowered(measured, loss, alone)
-    accuracy = [_as_told(_estimate(alone, each, 1, names, masses, None)) for each in measured]
+    loss = _lowered(measured, loss, alone, steady=beliefs.steady)
+    accuracy = [_as_told(_estimate(alone, each, 1, names, masses, None, unlike, scores)) for each in measured]
     chosen = _choose(measured, loss, alone)
     best = loss[chosen].mean
     clear = best.probability >= CLEAR if chosen else all(each.mean.probability <= 1 - CLEAR for each in loss[1:])
@@ -156,15 +196,17 @@ def _choose(measured: Sequence[Measured], loss: Sequence[Estimate], alone: Measu
 def _gains(alone: Measured, one: Measured, column: int, known: Sequence[str]) -> tuple[Floats, Floats]:
     """Return the gains of clients that were measured, and their standard errors; column 0 is loss, 1 is accuracy.
 
-    What training alone will win back with all rows is taken off. A few tiny clients may win very much by more rows:
+    What training alone will win back with all rows is taken off. Many tiny clients may win very much by more rows:
     therefore at least half of what is clear of the mean gain is left.
     """
+    from scipy.stats import trim_mean  # type: ignore[import-untyped]
+
     sign = 1.0 if column == 0 else -1.0
     gains = sign * np.array([alone.table[name][column] - one.table[name][column] for name in known])
     errors = INFLATION * np.array([one.table[name][column + 2] for name in known])
     errors = np.where(np.isfinite(errors), errors, np.nanmean(errors) if np.isfinite(errors).any() else 0.1)
     won = [alone.fewer[name][column] - alone.table[name][column] for name in alone.table if name in alone.fewer]
-    caught_up = CATCH_UP * max(0.0, sign * float(np.mean(won))) if won else 0.0
+    caught_up = CATCH_UP * max(0.0, sign * float(trim_mean(won, TAILS))) if won else 0.0
     mean, error = float(gains.mean()), float(np.sqrt((errors**2).sum()) / len(known))
     return gains - min(caught_up, max(0.0, mean / 2 + error)), errors
 
@@ -174,10 +216,28 @@ def _loss_alone(alone: Measured) -> float:
     return float(np.mean([row[0] for row in alone.table.values()])) if alone.table else 0.0
 
 
+def _won(alone: Measured, names: Sequence[str], masses: Floats) -> Floats:
+    """Return what each client alone wins from a quarter to half of its rows, as a share of its loss.
+
+    A client's own figure is mostly noise. In theory it is in proportion to 1 / rows, which all clients are fitted by.
+    """
+    both = [name for name in names if name in alone.table and name in alone.fewer]
+    shares = [alone.fewer[name][0] / max(alone.table[name][0], 1e-12) - 1 for name in both]
+    fewer = (1 / np.maximum(masses, 1))[[name in both for name in names]]
+    return max(0.0, float(np.sum(shares) / fewer.sum())) / np.maximum(masses, 1) if both else np.zeros(len(names))
+
+
 def _estimate(
-    alone: Measured, one: Measured, column: int, names: Sequence[str], masses: Floats, expected: Floats | None
+    alone: Measured,
+    one: Measured,
+    column: int,
+    names: Sequence[str],
+    masses: Floats,
+    expected: Floats | None,
+    unlike: Floats,
+    scores: Scores | None = None,
 ) -> Estimate:
-    """Return what a plan is expected to bring, in loss (column 0) or in accuracy (column 1)."""
+    """Return what a plan is expected to bring, in loss (column 0) or in accuracy or R2 (column 1, with `scores`)."""
     if one is alone:
         return Estimate(Expected(0.0, 0.0), {name: Expected(0.0, 0.0) for name in names})
     known = [name for name in names if name in alone.table and name in one.table]
@@ -194,8 +254,9 @@ def _estimate(
     centre_error = float(np.sqrt(1 / weight.sum()))
     share = between / (between + noise + 1e-12)
     means = base + centre + share * (left - centre)
-    scale = np.array([alone.table[name][0] for name in known]) if column == 0 else np.full(len(known), 0.25)
-    floor = FLOOR * scale * np.sqrt(100 / np.maximum(masses[positions], 1))
+    reached = np.array([alone.table[name][column] for name in known])
+    scale = reached if scores is None else scores.unexplained(reached)
+    floor = np.hypot(FLOOR * scale * np.sqrt(100 / np.maximum(masses[positions], 1)), unlike[positions] * scale)
     variances = share * noise + (1 - share) ** 2 * centre_error**2 + floor**2
     clients = {
         name: Expected(float(mean), float(np.sqrt(variance)))
@@ -215,7 +276,9 @@ def _as_told(estimate: Estimate) -> Estimate:
     return replace(estimate, mean=Expected(mean, estimate.mean.stderr))
 
 
-def _lowered(measured: Sequence[Measured], loss: Sequence[Estimate], alone: Measured) -> list[Estimate]:
+def _lowered(
+    measured: Sequence[Measured], loss: Sequence[Estimate], alone: Measured, *, steady: bool
+) -> list[Estimate]:
     """Return the estimates with those of proposed plans lowered by what such plans look better by than they are."""
     scale = _loss_alone(alone)
     plain = [k for k, one in enumerate(measured) if one.plan.kind in ("alone", "together")]
@@ -232,6 +295,7 @@ def _lowered(measured: Sequence[Measured], loss: Sequence[Estimate], alone: Meas
         true = PROPOSED * scale * (1 - trust) + trust * (beyond - one.plan.noisy * OPTIMISM * scale)
         true = max(true, beyond - (one.plan.noisy * OPTIMISM + 2 * doubt**0.5) * scale)
         shift = min(0.0, true - beyond) if beyond > 0 else min(0.0, PROPOSED * scale * (1 - trust))
+        shift *= one.plan.noisy if steady else 1.0
         lowered.append(
             Estimate(
                 Expected(each.mean.mean + shift, each.mean.stderr),

@@ -24,10 +24,13 @@ from fedcollab.federation import Federation
 from fedcollab.progress import Progress
 from fedcollab.threads import one_core_each
 from fedcollab.training.algorithms import make_algorithm
-from fedcollab.training.folds_client import train_alone
+from fedcollab.training.alone_client import train_alone
+from fedcollab.training.fold_calls import FOLDS, asked
 from fedcollab.training.opening import Steps, open_session
-from fedcollab.training.rounds import Grouping, Session
-from fedcollab.training.stopping import FOLDS, asked, fold_rounds, pick_rounds, train_in_step
+from fedcollab.training.rounds import Grouping
+from fedcollab.training.session import Session
+from fedcollab.training.stopping import fold_rounds, pick_rounds, train_in_step
+from fedcollab.training.trees.boosting import thresholds
 from fedcollab.wire.action import Action
 
 Floats = NDArray[np.float64]
@@ -134,11 +137,21 @@ def run_pilots(
         curves = train_in_step(federation, trainings, progress, drop)
     found = [alone]
     for position, (track, measured) in enumerate(zip(tracks, curves, strict=True)):
-        kinds = 2 if track.session.setting.averaging else 1
         for which, plan in enumerate(track.plans):
-            columns = {name: table[:, which * kinds : (which + 1) * kinds] for name, table in measured.items()}
+            columns = _columns_of(track, which, measured)
             found.append(replace(_chosen(plan, columns, track.session, rounds), dropped=position in dropped))
     return found
+
+
+def _columns_of(track: Track, which: int, tables: Mapping[str, Floats]) -> dict[str, Floats]:
+    """Return what was measured of one of a training's plans, by those clients that measured it.
+
+    A client that did not answer when everyone trained alone has nothing to compare with, and measures no personal
+    models.
+    """
+    kinds = 2 if track.session.setting.averaging else 1
+    first, end = which * kinds, (which + 1) * kinds
+    return {name: table[:, first:end] for name, table in tables.items() if table.shape[1] >= end}
 
 
 def past_best(track: Track, curves: Mapping[str, Sequence[Floats]], number: int) -> bool:
@@ -153,10 +166,9 @@ def past_best(track: Track, curves: Mapping[str, Sequence[Floats]], number: int)
     number : int
         The last round that has ended.
     """
-    kinds = 2 if track.session.setting.averaging else 1
     tables = {name: np.array(curve) for name, curve in curves.items() if len(curve) > 1}
     for which, plan in enumerate(track.plans):
-        part = {name: table[:, which * kinds : (which + 1) * kinds, 0] for name, table in tables.items()}
+        part = {name: table[:, :, 0] for name, table in _columns_of(track, which, tables).items()}
         chosen = pick_rounds(part, track.session.quantities, plan.coalitions, number)
         if max(rounds for rounds, _ in chosen) > number // 2:
             return False
@@ -239,6 +251,7 @@ def _measure_alone(federation: Federation, steps: Steps, rounds: int) -> tuple[M
             "w": session.initial.numpy(),
             "training": "advice alone",
             "fewer": True,
+            **thresholds(session),
         }
         calls.append((train_alone, dict.fromkeys(asked(session), message)))
     answers = federation.call_several(calls, partial=True)
@@ -292,10 +305,15 @@ def _chosen(plan: Plan, curves: Mapping[str, Floats], session: Session, ceiling:
 
 
 def _mean_losses(curves: Mapping[str, Sequence[Floats]]) -> dict[str, float]:
-    """Return the lowest loss of each client so far, over the kinds of models: that at the best round of all clients."""
+    """Return the lowest loss of each client so far, over the kinds of models: that at the best round of all clients.
+
+    A client that measured fewer kinds of models than others (see `_columns_of`) is left out.
+    """
     shortest = min((len(curve) for curve in curves.values()), default=0)
     if shortest < 2:
         return {}
+    most = max(len(curve[0]) for curve in curves.values())
+    curves = {name: curve for name, curve in curves.items() if len(curve[0]) == most}
     stacked = np.array([[rows[:, 0] for rows in curve[:shortest]] for curve in curves.values()])
     means = stacked.mean(axis=0)[1:]
     number, kind = np.unravel_index(int(np.argmin(means)), means.shape)

@@ -4,9 +4,10 @@ Gains are measured before training on rows of the members themselves (`advise`),
 the second is clearly below the first, and clearly a loss, the data changed in between, or a member did not train as it
 did while it was measured. For a coalition with expected gains e_i, measured gains g_i and their variances,
 
-    z = sum_i (g_i - e_i) / sqrt(sum_i var(g_i) + var(e_i))        (how far below the promise)
-    l = sum_i g_i / sqrt(sum_i var(g_i))                           (how clearly a loss)
+    z = sum_i (g_i - e_i) / sqrt(sum_i var(g_i) + max(sum_i var(e_i), n^2 var(e)))     (how far below the promise)
+    l = sum_i g_i / sqrt(sum_i var(g_i))                                               (how clearly a loss)
 
+with n members and var(e) that of the mean gain, which errs for all of them at once,
 are taken over all members but one, for each member in turn: no client can hide the others' loss by what it says of
 itself. A coalition is named where z < -3 and l < -2 without one and the same member.
 """
@@ -94,7 +95,8 @@ def broken_promises(advice: Advice, names: Sequence[str], gains: Floats, stderr:
             continue
         gain, error = np.array([measured[name] for name in members]).T
         expected = np.array([(advice.gains[name].loss.mean, advice.gains[name].loss.stderr) for name in members])
-        short = _without_each(gain - expected[:, 0], error**2 + expected[:, 1] ** 2)
+        together = ((len(members) - 1) * advice.candidate.gain.stderr) ** 2
+        short = _without_each(gain - expected[:, 0], error**2, expected[:, 1] ** 2, least=together)
         lost = _without_each(gain, error**2)
         named = (short < SHORT) & (lost < LOST)
         if named.any():
@@ -108,9 +110,13 @@ def broken_promises(advice: Advice, names: Sequence[str], gains: Floats, stderr:
     return sorted(found, key=lambda promise: -promise.errors)
 
 
-def _without_each(values: Floats, variances: Floats) -> Floats:
-    """Return, for each member, the sum over the others in standard errors; 0 where nothing is uncertain."""
-    spread = np.sqrt(np.maximum(variances.sum() - variances, 0))
+def _without_each(values: Floats, *variances: Floats, least: float = 0.0) -> Floats:
+    """Return, for each member, the sum over the others in standard errors; 0 where nothing is uncertain.
+
+    The last of the `variances` is at least `least`, summed over the others.
+    """
+    *first, last = (np.maximum(each.sum() - each, 0) for each in variances)
+    spread = np.sqrt(sum(first, np.zeros_like(values)) + np.maximum(last, least))
     total = values.sum() - values
     counted: Floats = np.divide(total, spread, out=np.zeros_like(total), where=spread > 0)
     return counted

@@ -5,9 +5,9 @@ For weights alpha over the clients' mean losses, trained on all folds but f,
     A = sum_j alpha_j G_j / n_j,    B = sum_j alpha_j B_j / n_j,    W = (A + rho / m_alpha I)^-1 B,
     1 / m_alpha = sum_j alpha_j^2 / n_j           (the rows that the weighting is worth)
 
-and on client i's fold f the squared error (Brier score) of the scores W^T z is
+and on client i's fold f the squared error (of labels the Brier score) of the scores W^T z is
 
-    ( tr(W^T G_f W) - 2 tr(W^T B_f) + n_f ) / n_f.
+    ( tr(W^T G_f W) - 2 tr(W^T B_f) + s_f ) / n_f,      s_f = sum t^T t: n_f of labels, sum t^2 of a numeric target.
 
 With an own intercept every client's sums are centred within the client first (a Schur complement of the same sums), and
 client i's intercept is its mean label less the mean score: b_i = t_i - V^T x_i. The same serves for coefficients of
@@ -70,14 +70,15 @@ class Sums:
     ----------
     names : tuple of str
         The clients.
-    products, labelled, rows : lists of arrays
-        For each client G, B and n of each of its folds (see `advice.sums`).
+    products, labelled, rows, squares : lists of arrays
+        For each client G, B, n and s of each of its folds (see `advice.sums`).
     """
 
     names: tuple[str, ...]
     products: list[Floats]
     labelled: list[Floats]
     rows: list[Floats]
+    squares: list[Floats]
 
     @classmethod
     def ask(cls, federation: Federation, seed: int) -> Sums:
@@ -95,7 +96,9 @@ class Sums:
         fit = {name: reply for name, reply in replies.items() if "unfit" not in reply}
         if federation.runtime.checks:
             fit = _plausible(federation, fit)
-        parts = ([reply[key].astype(np.float64) for reply in fit.values()] for key in ("products", "labelled", "rows"))
+        fit = {name: {**reply, "squares": reply.get("squares", reply["rows"])} for name, reply in fit.items()}
+        keys = ("products", "labelled", "rows", "squares")
+        parts = ([reply[key].astype(np.float64) for reply in fit.values()] for key in keys)
         return cls(tuple(fit), *parts)
 
     def training(self, fold: int) -> Training:
@@ -150,8 +153,9 @@ class Sums:
     def _error(self, client: int, fold: int, fitted: Floats) -> float:
         """Return the squared error of a classifier, [D, K], on one fold of a client."""
         fold %= len(self.rows[client])
-        products, labelled, n = (part[client][fold] for part in (self.products, self.labelled, self.rows))
-        return float((fitted * (products @ fitted - 2 * labelled)).sum() / n + 1)
+        parts = (self.products, self.labelled, self.rows, self.squares)
+        products, labelled, n, squares = (part[client][fold] for part in parts)
+        return float((fitted * (products @ fitted - 2 * labelled)).sum() / n + squares / n)
 
 
 def _plausible(federation: Federation, replies: Mapping[str, Message]) -> dict[str, Message]:
@@ -166,7 +170,7 @@ def _plausible(federation: Federation, replies: Mapping[str, Message]) -> dict[s
         longest = float(features * sum(quantities.values())) if scaled else others
         wrong = impossible_beside(
             reply,
-            (1 + min(features, MOST_COLUMNS), len(schema.classes)),
+            (1 + min(features, MOST_COLUMNS), schema.outputs),
             quantities[name],
             LONGER * longest if scaled or len(lengths) > 2 else np.inf,
         )

@@ -5,85 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedcollab.advice.fit import BoundFit
+from fedcollab.advice.gains import Expected, Gain, in_units
 from fedcollab.advice.words import explain_client, summarise
 from fedcollab.distances import Distances
 from fedcollab.errors import InputError, choose
 from fedcollab.files import inside, read_json, write_json
 from fedcollab.parsing import complete
+from fedcollab.tasks import CLASSIFICATION, REGRESSION, TASKS, Task
 
 Floats = NDArray[np.float64]
 
 FILE = "advice.json"
 #: what an advice can say
 VERDICTS = ("together", "coalitions", "own weights", "alone", "no clear difference")
-#: the share of intervals that hold the true value
-LEVEL = 0.8
-
-
-@dataclass(frozen=True)
-class Expected:
-    """A gain that is expected.
-
-    Parameters
-    ----------
-    mean : float
-        The gain over training alone; positive is better.
-    stderr : float
-        How far the true gain may be from it: a standard deviation.
-    """
-
-    mean: float
-    stderr: float
-
-    @property
-    def probability(self) -> float:
-        """The probability of gaining against training alone."""
-        if self.stderr <= 0:
-            return 0.5 if self.mean == 0 else float(self.mean > 0)
-        return NormalDist().cdf(self.mean / self.stderr)
-
-    def interval(self, level: float = LEVEL) -> tuple[float, float]:
-        """Return the interval that holds the true gain with this probability.
-
-        Parameters
-        ----------
-        level : float
-            Above 0 and below 1.
-
-        Examples
-        --------
-        >>> low, high = Expected(0.03, 0.01).interval()
-        >>> round(low, 4), round(high, 4)
-        (0.0172, 0.0428)
-        """
-        half = NormalDist().inv_cdf(0.5 + level / 2) * self.stderr
-        return self.mean - half, self.mean + half
-
-
-@dataclass(frozen=True)
-class Gain(Expected):
-    """What a client is expected to gain by following the advice, against training alone.
-
-    Parameters
-    ----------
-    mean, stderr : float
-        As in `Expected`, in the metric of the advice.
-    loss, accuracy : Expected
-        The same in loss (log loss, positive is better) and in accuracy (a share).
-    measured : bool
-        Whether the client had enough rows to be measured; if not, the gain is that of the federation.
-    """
-
-    loss: Expected
-    accuracy: Expected
-    measured: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,6 +107,8 @@ class Advice:
         Model and step sizes that were measured with.
     cost : mapping
         Rounds, bytes and CPU seconds.
+    target : mapping
+        Of a numeric target the `loss` of the models and the `scale` that it was divided by; else empty.
 
     Examples
     --------
@@ -196,6 +138,36 @@ class Advice:
     separates: list[Mapping[str, Any]] = field(default_factory=list, repr=False)
     settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
     cost: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    target: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def task(self) -> Task:
+        """What models predict, and what the figures are called."""
+        return TASKS[REGRESSION if self.target else CLASSIFICATION]
+
+    @property
+    def error_gains(self) -> dict[str, Expected]:
+        """By how much each client's error will be lower, in the units of a numeric target: RMSE, or MAE for the
+        absolute loss. Empty where there are classes, and without clients that could not be measured."""
+        alone = self.candidates[0].held_out
+        losses = {name: row[0] for name, row in alone.items() if row[0]} if self.target else {}
+        return {name: in_units(self.gains[name].loss, loss, self.target) for name, loss in losses.items() if loss}
+
+    @property
+    def mean_error_gain(self) -> Expected | None:
+        """The mean of `error_gains`; None where there are none."""
+        gains = self.error_gains
+        if not gains:
+            return None
+        mean, error, loss = (
+            float(np.mean(values))
+            for values in (
+                [gain.mean for gain in gains.values()],
+                [gain.stderr for gain in gains.values()],
+                [self.gains[name].loss.stderr for name in gains],
+            )
+        )
+        return Expected(mean, self.candidate.gain.stderr * error / max(loss, 1e-12))
 
     @property
     def candidate(self) -> Candidate:
@@ -327,6 +299,7 @@ class Advice:
             "separates": [dict(row) for row in self.separates],
             "settings": dict(self.settings),
             "cost": dict(self.cost),
+            **({"target": dict(self.target)} if self.target else {}),
         }
 
     def save(self, path: str | Path, made: Mapping[str, Any] | None = None) -> None:
@@ -410,6 +383,9 @@ def _read(cls: type[Advice], content: Mapping[str, Any]) -> Advice:
         raise ValueError("names, coalitions, weights and gains are not about the same clients")
     if content["verdict"] not in VERDICTS or not 0 <= int(content["chosen"]) < len(candidates):
         raise ValueError("its verdict is unknown, or what is advised is not among the candidates")
+    chosen = candidates[int(content["chosen"])]
+    if chosen.kind != "own weights" and not set(names) <= {name for members in chosen.coalitions for name in members}:
+        raise ValueError("the coalitions that are advised lack a client")
     return cls(
         names=names,
         quantities=np.array(content["quantities"], dtype=np.float64),
@@ -426,4 +402,5 @@ def _read(cls: type[Advice], content: Mapping[str, Any]) -> Advice:
         separates=list(content["separates"]),
         settings=content["settings"],
         cost=content["cost"],
+        target=dict(content.get("target", {})),
     )

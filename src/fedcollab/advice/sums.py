@@ -2,12 +2,13 @@
 
 A client cuts its rows into F folds, in a draw that only it can repeat, and answers for each fold
 
-    G_f = sum z z^T,    B_f = sum z t^T,    n_f,        z = (x, 1),  t the one-hot label,
+    G_f = sum z z^T,    B_f = sum z t^T,    n_f,        z = (x, 1),  t the one-hot label, or the numeric target,
 
-over the fold's rows. With them a server computes ridge classifiers of any weighting of clients, trained on some folds,
-and their squared error on the other folds (`advice.proxy`), without asking again. Samples of many columns are first
-multiplied by a random matrix that all clients draw from the same seed. Labels that fewer rows of a fold have than a
-silo's limit share their sums there.
+(and of a numeric target sum t^2, which is n_f of labels) over the fold's rows. With them a server computes ridge
+classifiers of any weighting of clients, trained on some folds, and their squared error on the other folds
+(`advice.proxy`), without asking again. Samples of many columns are first multiplied by a random matrix that all clients
+draw from the same seed. Labels that fewer rows of a fold have than a silo's limit share their sums there; values of a
+numeric target that few rows have are brought nearer to the others.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcollab import seeds
-from fedcollab.data.rare import rounded_sums
+from fedcollab.data.rare import alike_columns, rounded_sums
 from fedcollab.data.split import fold_of
 from fedcollab.distances.methods.few_round_client import groups
 from fedcollab.wire.action import Refused, Release, Step, action, require_samples, require_size
@@ -60,6 +61,8 @@ class SumsReply(TypedDict):
         B_f for each fold.
     rows : array
         n_f for each fold.
+    squares : array, optional
+        Of a numeric target, the sum of its squares for each fold.
     unfit : str, optional
         Why the client's rows cannot be cut into folds; then the arrays are empty.
     """
@@ -67,6 +70,7 @@ class SumsReply(TypedDict):
     products: Annotated[NDArray[np.float64], Sides("F", "D", "D")]
     labelled: Annotated[NDArray[np.float64], Sides("F", "D", "K")]
     rows: Annotated[NDArray[np.int64], Sides("F", low=0)]
+    squares: NotRequired[Annotated[NDArray[np.float64], Sides("F", low=0)]]
     unfit: NotRequired[str]
 
 
@@ -99,7 +103,7 @@ def _limit(message: SumsMessage, silo: Silo, limits: Limits) -> None:
     if message["folds"] > MOST_FOLDS:
         raise Refused(f"`folds` is {message['folds']}; this silo makes at most {MOST_FOLDS}")
     columns = 1 + min(int(np.prod(silo.arrays.x.shape[1:])), message["most"])
-    require_size(message["folds"] * columns * (columns + len(silo.schema.classes)), limits)
+    require_size(message["folds"] * columns * (columns + silo.schema.outputs), limits)
 
 
 def _impossible(message: SumsMessage, reply: SumsReply) -> str | None:
@@ -118,9 +122,14 @@ def _impossible(message: SumsMessage, reply: SumsReply) -> str | None:
     least = np.linalg.eigvalsh(products).min(axis=1)
     if (least < -1e-4 * np.abs(products).max(axis=(1, 2))).any():
         return "`products` are no sums of squares"
-    if (labelled[:, -1] < -1e-9).any() or not np.allclose(labelled[:, -1].sum(axis=1), rows):
+    targets = labelled[:, -1:]  # the sum of squares of each label is its count
+    if "squares" in reply:
+        if labelled.shape[2] != 1 or reply["squares"].max() > LARGEST:
+            return f"`labelled` are of more than one target, or `squares` has values beyond {LARGEST:g}"
+        targets = reply["squares"][:, None, None]
+    elif (targets < -1e-9).any() or not np.allclose(targets[:, 0].sum(axis=1), rows):
         return "`labelled` do not count the rows' labels"
-    squares = np.maximum(np.diagonal(products, axis1=1, axis2=2), 0)[:, :, None] * np.maximum(labelled[:, -1:], 0)
+    squares = np.maximum(np.diagonal(products, axis1=1, axis2=2), 0)[:, :, None] * np.maximum(targets, 0)
     if (np.abs(labelled) > ROUNDED * np.sqrt(squares) + 1e-6).any():  # Cauchy-Schwarz
         return "`labelled` are sums of features that `products` cannot have"
     return None
@@ -165,24 +174,35 @@ def squared_length(reply: Mapping[str, Any]) -> float:
 )
 def ridge_sums(message: SumsMessage, silo: Silo) -> SumsReply:
     """Sum products of features and labels over each fold of a client's training rows."""
-    y, classes = silo.arrays.y, len(silo.schema.classes)
+    y, outputs, least = silo.arrays.y, silo.schema.outputs, silo.limits.min_samples
     x = silo.arrays.x.reshape(len(y), -1).astype(np.float64)
     parts = _parts(message, silo)
     for rows in parts:
-        x[rows] = silo.alike(x, rows, silo.limits.min_samples)
+        x[rows] = silo.alike(x, rows, least)
     if x.shape[1] > message["most"]:
         draw = seeds.generator(message["seed"], "projection", x.shape[1])
         x = x @ draw.normal(size=(x.shape[1], message["most"])) / np.sqrt(message["most"])
     z = np.concatenate([x, np.ones((len(y), 1))], axis=1)
     if not parts:
-        empty = np.zeros((0, z.shape[1], z.shape[1])), np.zeros((0, z.shape[1], classes)), np.zeros(0, dtype=np.int64)
+        empty = np.zeros((0, z.shape[1], z.shape[1])), np.zeros((0, z.shape[1], outputs)), np.zeros(0, dtype=np.int64)
         few = f"{len(y)} training sample(s) are too few for two folds"
         return {"products": empty[0], "labelled": empty[1], "rows": empty[2], "unfit": few}
+    counts = np.array([len(rows) for rows in parts])
+    if silo.schema.task == "regression":
+        found = np.stack([_with_target(z[rows], y[rows], least) for rows in parts])
+        products, labelled, squares = found[:, :-1, :-1], found[:, :-1, -1:], found[:, -1, -1]
+        return {"products": products.copy(), "labelled": labelled.copy(), "rows": counts, "squares": squares.copy()}
     return {
-        "products": np.stack([rounded_sums(z[rows].T @ z[rows], silo.limits.min_samples) for rows in parts]),
-        "labelled": np.stack([_labelled(z[rows], y[rows], classes, silo.limits.min_samples) for rows in parts]),
-        "rows": np.array([len(rows) for rows in parts]),
+        "products": np.stack([rounded_sums(z[rows].T @ z[rows], least) for rows in parts]),
+        "labelled": np.stack([_labelled(z[rows], y[rows], outputs, least) for rows in parts]),
+        "rows": counts,
     }
+
+
+def _with_target(z: NDArray[np.float64], y: NDArray[np.float32], least: int) -> NDArray[np.float64]:
+    """Return the sums of products of samples and of a numeric target, which comes last, over the rows of a fold."""
+    whole = np.concatenate([z, alike_columns(y[:, None].astype(np.float64), least)], axis=1)
+    return rounded_sums(whole.T @ whole, least)
 
 
 def _parts(message: SumsMessage, silo: Silo) -> list[NDArray[np.int64]]:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from fedcollab.metrics import lower
+
 if TYPE_CHECKING:
-    from fedcollab.advice.result import Advice, Expected
+    from fedcollab.advice.gains import Expected
+    from fedcollab.advice.result import Advice
 
 ALGORITHMS = {
     "fedavg": "FedAvg",
@@ -38,7 +41,7 @@ def how_in_words(algorithm: str, keep: Sequence[str]) -> str:
     return ALGORITHMS.get(algorithm, algorithm) + (" with an own intercept" if own else "")
 
 
-def gain_in_words(gain: Expected, metric: str, *, level: float = 0.8) -> str:
+def gain_in_words(gain: Expected, metric: str, points: str = "points", *, level: float = 0.8) -> str:
     """Return a gain with its interval and the probability of gaining.
 
     Parameters
@@ -47,23 +50,50 @@ def gain_in_words(gain: Expected, metric: str, *, level: float = 0.8) -> str:
         The gain.
     metric : str
         "accuracy" (said in points) or "loss".
+    points : str
+        What points are called (`Task.points`).
     level : float
         The share of intervals that hold the true gain.
 
     Examples
     --------
-    >>> from fedcollab.advice.result import Expected
+    >>> from fedcollab.advice.gains import Expected
     >>> gain_in_words(Expected(0.031, 0.0168), "accuracy")
     '+3.1 points (80 % interval +0.9 to +5.3), probability of gaining .97'
     """
     low, high = gain.interval(level)
-    scale, digits, unit = (100, 1, " points") if metric == "accuracy" else (1, 3, " in loss")
+    scale, digits, unit = (100, 1, f" {points}") if metric == "accuracy" else (1, 3, " in loss")
     numbers = [_signed(scale * value, digits) for value in (gain.mean, low, high)]
+    return f"{numbers[0]}{unit} ({100 * level:.0f} % interval {numbers[1]} to {numbers[2]}), {_probability(gain)}"
+
+
+def error_in_words(gain: Expected, loss: str, *, level: float = 0.8) -> str:
+    """Return by how much an error will be lower, in the units of a numeric target; arguments as in `gain_in_words`.
+
+    Parameters
+    ----------
+    gain : Expected
+        By how much it is lower.
+    loss : str
+        The loss of the models, which says which error it is.
+    level : float
+        As in `gain_in_words`.
+
+    Examples
+    --------
+    >>> from fedcollab.advice.gains import Expected
+    >>> error_in_words(Expected(0.31, 0.4), "squared")
+    'RMSE 0.31 lower (80 % interval 0.203 higher to 0.823 lower), probability of gaining .78'
+    """
+    low, high = gain.interval(level)
+    ends = f"{100 * level:.0f} % interval {lower(low)} to {lower(high)}"
+    return f"{'MAE' if loss == 'absolute' else 'RMSE'} {lower(gain.mean)} ({ends}), {_probability(gain)}"
+
+
+def _probability(gain: Expected) -> str:
+    """Return the probability of gaining in words."""
     probability = min(max(gain.probability, 0.01), 0.99)
-    return (
-        f"{numbers[0]}{unit} ({100 * level:.0f} % interval {numbers[1]} to {numbers[2]}), "
-        f"probability of gaining {f'{probability:.2f}'.lstrip('0')}"
-    )
+    return f"probability of gaining {f'{probability:.2f}'.lstrip('0')}"
 
 
 def summarise(advice: Advice) -> str:
@@ -92,11 +122,7 @@ def summarise(advice: Advice) -> str:
         first = f"No clear difference between training alone and together. {first.replace('should', 'may', 1)}"
     lines = [first]
     if candidate.kind != "alone":
-        accuracy = mean_accuracy(advice)
-        lines.append(
-            f"Expected on average, against training alone: {gain_in_words(accuracy, 'accuracy')}; "
-            f"{gain_in_words(candidate.gain, 'loss').split(',')[0]}."
-        )
+        lines.append(f"Expected on average, against training alone: {mean_gain_in_words(advice)}.")
     lines += others_in_words(advice)
     lines += separates_in_words(advice)
     return "\n".join(lines)
@@ -105,6 +131,23 @@ def summarise(advice: Advice) -> str:
 def mean_accuracy(advice: Advice) -> Expected:
     """Return the mean gain in accuracy that is expected of the advised candidate."""
     return advice.candidate.accuracy_gain
+
+
+def mean_gain_in_words(advice: Advice) -> str:
+    """Return what clients will gain on average: in accuracy and loss, or in the units of a numeric target and in R2."""
+    score = gain_in_words(mean_accuracy(advice), "accuracy", advice.task.points)
+    error = advice.mean_error_gain
+    if error is not None:
+        return f"{error_in_words(error, advice.target['loss'])}; {score.split(',')[0]}"
+    return f"{score}; {gain_in_words(advice.candidate.gain, 'loss').split(',')[0]}"
+
+
+def client_gain_in_words(advice: Advice, client: str) -> str:
+    """Return what one client will gain; arguments as in `explain_client`."""
+    error = advice.error_gains.get(client)
+    if error is not None:
+        return error_in_words(error, advice.target["loss"])
+    return gain_in_words(advice.gains[client].accuracy, "accuracy", advice.task.points)
 
 
 def explain_client(advice: Advice, client: str) -> str:
@@ -131,7 +174,7 @@ def explain_client(advice: Advice, client: str) -> str:
     if not [weight for weight, name in zip(row, advice.names, strict=True) if weight > 0 and name != client]:
         text = f"{client}: {with_whom}."
     else:
-        text = f"{client}: {with_whom}: {gain_in_words(gain.accuracy, 'accuracy')}."
+        text = f"{client}: {with_whom}: {client_gain_in_words(advice, client)}."
     if not gain.measured:
         text += " It has too few training rows to be measured: the gain is what the others' measurements suggest."
     lines = [text]
@@ -140,7 +183,8 @@ def explain_client(advice: Advice, client: str) -> str:
         if measured is not None:
             mark = " (advised)" if other is candidate else " (ended early: clearly behind)" if other.dropped else ""
             lines.append(
-                f"  {other.label}: held-out loss {measured[0]:.3f}, accuracy {100 * (measured[1] or 0):.1f} %{mark}"
+                f"  {other.label}: held-out loss {measured[0]:.3f}, "
+                f"{advice.task.score} {100 * (measured[1] or 0):.1f} %{mark}"
             )
     return "\n".join(lines)
 

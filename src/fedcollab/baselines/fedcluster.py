@@ -25,7 +25,8 @@ from numpy.typing import NDArray
 
 from fedcollab.baselines.geometry import cosine_matrix
 from fedcollab.training.hooks import State, average
-from fedcollab.training.rounds import Grouping, Replies, Session
+from fedcollab.training.rounds import Grouping
+from fedcollab.training.session import Replies, Session
 
 
 @dataclass(eq=False)

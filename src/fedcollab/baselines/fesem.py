@@ -25,7 +25,8 @@ from fedcollab import seeds
 from fedcollab.baselines.geometry import distance_matrix
 from fedcollab.errors import choose
 from fedcollab.training.hooks import State
-from fedcollab.training.rounds import Grouping, Replies, Session
+from fedcollab.training.rounds import Grouping
+from fedcollab.training.session import Replies, Session
 
 
 @dataclass(eq=False)

@@ -13,7 +13,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedcollab.training.rounds import Grouping, Session
+from fedcollab.training.rounds import Grouping
+from fedcollab.training.session import Session
 
 
 @dataclass(eq=False)

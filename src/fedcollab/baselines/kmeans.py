@@ -17,7 +17,8 @@ from fedcollab import seeds
 from fedcollab.baselines.geometry import distance_matrix
 from fedcollab.errors import InputError, number
 from fedcollab.training.hooks import State
-from fedcollab.training.rounds import Grouping, Session
+from fedcollab.training.rounds import Grouping
+from fedcollab.training.session import Session
 
 
 @dataclass(eq=False)

@@ -13,7 +13,7 @@ from fedcollab.baselines.kmeans import KMeans
 from fedcollab.data.client import list_clients
 from fedcollab.errors import choose, number
 from fedcollab.federation import Clients
-from fedcollab.training import TrainingResult, train
+from fedcollab.training import TrainingResult, defaults, train
 from fedcollab.training.hooks import check_options
 from fedcollab.training.rounds import Grouping
 
@@ -27,8 +27,8 @@ def run(
     clients: Clients,
     k: int = 4,
     *,
-    rounds: int,
-    lr: float,
+    rounds: int = defaults.ROUNDS,
+    lr: float = defaults.LR,
     baseline_options: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> TrainingResult:
@@ -64,7 +64,7 @@ def run(
     >>> import numpy as np
     >>> x = np.arange(40.0)[:, None] % 20
     >>> halves = {"north": (x[:20], x[:20, 0] > 9), "south": (x[20:], x[20:, 0] <= 9)}
-    >>> result = run("ifca", halves, k=2, rounds=1, lr=0.1, model="logistic")
+    >>> result = run("ifca", halves, k=2, rounds=1, model="logistic")
     >>> result.method, result.assignment.shape
     ('ifca', (2,))
     """

@@ -12,13 +12,13 @@ from typing import Any
 import click
 
 from fedcollab import __version__
-from fedcollab.errors import FedcollabWarning, InputError, Paused, unknown
+from fedcollab.errors import FedcollabWarning, InputError, Paused, one_line, unknown
 
 TOUR: dict[str, dict[str, str]] = {
     "Start here": {
         "demo": "fedcollab.cli.demo:demo",
         "new": "fedcollab.cli.new:new",
-        "run": "fedcollab.cli.stages:run",
+        "run": "fedcollab.cli.running:run",
     },
     "The stages, one at a time": {
         "inspect": "fedcollab.cli.inspecting:inspect_data",
@@ -27,6 +27,11 @@ TOUR: dict[str, dict[str, str]] = {
         "advise": "fedcollab.cli.advising:advise",
         "train": "fedcollab.cli.stages:train",
         "report": "fedcollab.cli.stages:report",
+    },
+    "After a training": {
+        "predict": "fedcollab.cli.predicting:predict",
+        "compare": "fedcollab.cli.comparing:compare",
+        "export": "fedcollab.cli.exporting:export",
     },
     "Later: clients come, go and change": {
         "join": "fedcollab.cli.membership:join",
@@ -144,11 +149,11 @@ def _fail(line: str, code: int, debug: bool) -> None:
     """Print one line on standard error (and the traceback with --debug), and exit with `code`."""
     if debug:
         traceback.print_exc()
-    print(f"fedcollab: {line}", file=sys.stderr)
+    print(f"fedcollab: {one_line(line)}", file=sys.stderr)
     sys.exit(code)
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
     """Print warnings for users as one line; other warnings are for developers and not shown."""
     if issubclass(category, FedcollabWarning):
-        print(f"note: {message}", file=sys.stderr)
+        print(f"note: {one_line(message)}", file=sys.stderr)

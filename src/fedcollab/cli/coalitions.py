@@ -11,7 +11,9 @@ import click
 
 from fedcollab import coalitions, files, inspection, report, runs
 from fedcollab.cli import options
+from fedcollab.cli.artefacts import open_collaboration, open_distances
 from fedcollab.cli.names import METHODS, ClientName, Name
+from fedcollab.cli.settings import take_constraints
 from fedcollab.coalitions.inputs import read_C
 from fedcollab.errors import InputError
 
@@ -95,7 +97,7 @@ def explain(collaboration: Path, client: str | None, as_json: bool) -> None:
     The coalitions are those of a run directory, or of a file that `fedcollab solve` wrote. Gains are told where an
     advice has been measured (`fedcollab run` and `advise` do that), in points of accuracy over training alone.
     """
-    answer = options.open_collaboration(collaboration)
+    answer = open_collaboration(collaboration)
     advice = runs.Run(collaboration).advice() if collaboration.is_dir() else None
     names = answer.names or tuple(str(position) for position in range(len(answer.assignment)))
     stories = [answer.explain(name) for name in ([client] if client is not None else names)]
@@ -167,14 +169,14 @@ def _read(
     if distances is not None:
         if quantities is not None:
             raise InputError("--quantities goes with --matrix; a distances file has its own")
-        loaded = options.open_distances(distances)
+        loaded = open_distances(distances)
         table, names = (loaded, None), loaded.names
     else:
         if matrix is None or quantities is None:
             raise InputError("--matrix needs --quantities: a CSV with the samples of each client")
         values, names = coalitions.read_matrix(matrix)
         table = values, coalitions.read_quantities(quantities, names)
-    taken = options.take_constraints(limits, named=names is not None)
+    taken = take_constraints(limits, named=names is not None)
     if distances is not None and distances.is_dir():  # what the silos' limits ask for, as a run has noted it
         noted = runs.Run(distances).config().get("clients", {}).values()
         taken["min_size"] = max([taken["min_size"], *(client.get("min_coalition", 1) for client in noted)])
@@ -246,8 +248,9 @@ def _show_stories(answer: Collaboration, stories: list[Explanation], advice: Adv
     )
     shown.print(table)
     if advice is not None:
+        told = "in the target's units" if advice.target else "in points of accuracy"
         shown.print(
-            "gain: expected over training alone, in points of accuracy, drawn towards the mean of all where a client's "
+            f"gain: expected over training alone, {told}, drawn towards the mean of all where a client's "
             "own rows say little; probability: of gaining at all."
         )
     shown.print(
@@ -257,11 +260,11 @@ def _show_stories(answer: Collaboration, stories: list[Explanation], advice: Adv
 
 
 def _expected(advice: Advice, client: str) -> list[str]:
-    """Return a client's expected gain in points and the probability of gaining; "alone" where it has no partners."""
+    """Return a client's expected gain and the probability of gaining, as text; "alone" where it has no partners."""
     if advice.weights[advice.names.index(client), advice.names.index(client)] == 1:
         return ["alone", ""]
     gain = advice.gains[client].accuracy
-    return [report.signed(gain.mean), f"{min(max(gain.probability, 0.01), 0.99):.2f}"]
+    return [report.gain_table_rows(advice, [client])[0][1], f"{min(max(gain.probability, 0.01), 0.99):.2f}"]
 
 
 def _show_path(found: CPath) -> None:

@@ -1,15 +1,19 @@
-"""`fedcollab demo`: the whole story in half a minute, on data that ships with scikit-learn."""
+"""`fedcollab demo`: the whole story in a minute or two, on data that ships with scikit-learn."""
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
 from pathlib import Path
+from shlex import quote
 
 import click
 
 from fedcollab import report, runs, scenarios
 from fedcollab.cli import options
 from fedcollab.cli.inspecting import begin_with_check, keep_check
-from fedcollab.cli.stages import all_stages, summary
+from fedcollab.cli.running import all_stages, summary
 
 #: one line to try next, on files that are made for it
 NEXT = "fedcollab new hospitals && fedcollab run --clients hospitals --label outcome"
@@ -20,7 +24,7 @@ NEXT = "fedcollab new hospitals && fedcollab run --clients hospitals --label out
 @click.option("--seed", default=0, show_default=True, help="Another seed, another split of the digits.")
 @options.output
 def demo(out: Path, seed: int, as_json: bool, quiet: bool) -> None:
-    """The whole story in half a minute: 20 clients, handwritten digits, who should train with whom."""
+    """The whole story in a minute or two: 20 clients, handwritten digits, who should train with whom."""
     made = scenarios.make("digits", seed=seed)
     settings = {
         "algorithm": None,
@@ -47,4 +51,13 @@ def demo(out: Path, seed: int, as_json: bool, quiet: bool) -> None:
     if as_json:
         options.print_json(summary(fitted, judgement, page))
     else:
-        report.show_run(fitted, judgement, page, next_command=NEXT)
+        report.show_run(fitted, judgement, page, next_command=next_command())
+
+
+def next_command() -> str:
+    """Return what to try next: with the environment activated first, where the shell does not find `fedcollab` yet."""
+    script = Path(sys.prefix) / "bin" / "activate"
+    if shutil.which("fedcollab") is not None or not script.is_file():
+        return NEXT
+    near = script.relative_to(Path.cwd()) if script.is_relative_to(Path.cwd()) else script
+    return f". {quote(os.fspath(near))} && {NEXT}"

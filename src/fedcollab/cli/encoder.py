@@ -9,8 +9,9 @@ import click
 
 from fedcollab import distances, federation
 from fedcollab.cli import options
+from fedcollab.cli.clients import find_clients
 from fedcollab.cli.names import ENCODERS, Name
-from fedcollab.cli.stages import with_defaults
+from fedcollab.cli.settings import take_reading, with_defaults
 from fedcollab.files import check_target, inside
 from fedcollab.progress import bar
 
@@ -49,8 +50,8 @@ def check_encoder(
     """
     if out is not None:
         out = check_target(inside(out, "encoder.json"))
-    how = options.take_reading(settings)
-    found, brought = options.find_clients(scenario, clients, label, drop, how)
+    how = take_reading(settings)
+    found, brought = find_clients(scenario, clients, label, drop, how)
     settings = with_defaults(settings, brought)
     shape = {key: settings[key] for key in ("scale", "test_share", "seed")}
     prepared = federation.federate(found, **shape)

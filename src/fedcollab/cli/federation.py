@@ -121,12 +121,22 @@ def status(folder: Path, watch: bool, seconds: float | None, as_json: bool) -> N
         raise InputError(f"`--seconds` (={seconds:g}) goes with --watch")
     opened = flower.FederationFolder.read(folder)
     if not watch:
-        found = {**opened.status(), "stages": flower.current_stages(opened.folder)}
+        found = {**_status(opened), "stages": flower.current_stages(opened.folder)}
         _print(found, _status_lines(found), as_json)
         return
     end = None if seconds is None else time.monotonic() + seconds
     with contextlib.suppress(KeyboardInterrupt):
         _watch_status(opened, end, as_json=as_json)
+
+
+def _status(opened: flower.FederationFolder) -> dict[str, Any]:
+    """Return the state of a federation, also where it is stopped, or its SuperLink dies, while it is asked."""
+    try:
+        return opened.status()
+    except InputError:
+        if opened.running:
+            raise
+        return opened.status()
 
 
 def _watch_status(opened: flower.FederationFolder, end: float | None, *, as_json: bool) -> None:
@@ -147,8 +157,8 @@ def _watch_status(opened: flower.FederationFolder, end: float | None, *, as_json
     asked, shown = 0.0, ""
     while True:
         now = time.monotonic()
-        if not found or now - asked >= SILOS_EVERY:
-            found, asked = opened.status(), time.monotonic()
+        if not found or now - asked >= SILOS_EVERY or found["running"] != opened.running:
+            found, asked = _status(opened), time.monotonic()
         current = {**found, "stages": flower.current_stages(opened.folder)}
         told = json.dumps(current)
         if sys.stdout.isatty() and not as_json:

@@ -9,8 +9,11 @@ import click
 
 from fedcollab import flower, training
 from fedcollab.cli import options
+from fedcollab.cli.artefacts import open_collaboration
+from fedcollab.cli.settings import take_pairs
 from fedcollab.errors import InputError
 from fedcollab.silo.plans import METHODS, Plan, Training
+from fedcollab.training.trees.forest import with_rounds
 
 
 @click.command(
@@ -93,7 +96,7 @@ def plan(
         _save(made, out, as_json)
         return
     trained = _training(kind, algorithm, secure_aggregation, how) if kind == "train" or candidates else None
-    groups = options.open_collaboration(coalitions).coalitions if coalitions is not None else []
+    groups = open_collaboration(coalitions).coalitions if coalitions is not None else []
     made = flower.make_plan(
         flower.FederationFolder.read(folder),
         kind,
@@ -137,7 +140,7 @@ def _check_options(kind: str) -> None:
 
 def _training(kind: str, algorithm: str, masked: bool, how: dict[str, Any]) -> Training:
     """Return how models are trained: in a train plan with all options of the algorithm, in a look with any."""
-    model_options = options.take_pairs(how, "model_option")
-    name, chosen = training.make_algorithm(algorithm, options.take_pairs(how, "algorithm_option"))
+    model_options = with_rounds(how["model"], take_pairs(how, "model_option"), how["rounds"])
+    name, chosen = training.make_algorithm(algorithm, take_pairs(how, "algorithm_option"))
     own = None if kind == "look" or name == "own-weights" else chosen.options()
     return Training(algorithm=name, secure_aggregation=masked, model_options=model_options, options=own, **how)

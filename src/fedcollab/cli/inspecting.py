@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,8 @@ import click
 from fedcollab import data, files, inspection
 from fedcollab import report as report_of
 from fedcollab.cli import options
+from fedcollab.cli.clients import LABEL, open_source
+from fedcollab.cli.settings import take_reading
 from fedcollab.errors import FedcollabWarning, InputError, Paused
 
 if TYPE_CHECKING:
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
 
 #: exit code where the data make any advice unsafe
 OBJECTION = 3
+#: kinds of findings that somebody must settle who knows which label means what
+LABEL_MAPPED = ("label-kind", "other-labels")
 #: kinds of findings whose column an own-data file leaves out
 DROPPED = ("identifier", "date", "free-text", "names-client", "column-kind")
 
@@ -39,6 +44,7 @@ Examples:
 )
 @options.source
 @options.on
+@options.task
 @click.option("--test-share", default=0.2, show_default=True, help="Hold-out share of clients without a test split.")
 @click.option("--seed", default=0, show_default=True, help="The hold-out is drawn from it.")
 @click.option("--write", type=click.Path(path_type=Path), help="Propose a file (TOML) for `fedcollab run`.")
@@ -50,6 +56,7 @@ def inspect_data(
     label: str | None,
     drop: tuple[str, ...],
     on: Path | None,
+    task: str,
     test_share: float,
     seed: int,
     write: Path | None,
@@ -66,10 +73,11 @@ def inspect_data(
     for path in (write, out):
         if path is not None:
             files.check_target(path)
-    how = options.take_reading(settings)
-    with options.open_source(scenario, clients, label, drop, on, how=how, strict=False) as (found, brought):
+    how = take_reading(settings)
+    with open_source(scenario, clients, label, drop, on, how=how, strict=False) as (found, brought):
         share, drawn = brought.get("test_share", test_share), brought.get("seed", seed)
-        checked = look(found, brought, test_share=share, seed=drawn)
+        task = task if task != "auto" else brought.get("task", task)
+        checked = look(found, brought, test_share=share, seed=drawn, task=task)
     if out is not None:
         checked.save(out)
     written = None
@@ -86,7 +94,7 @@ def inspect_data(
 
 
 def look(
-    clients: list[ClientData] | Runtime, brought: Mapping[str, Any], *, test_share: float, seed: int
+    clients: list[ClientData] | Runtime, brought: Mapping[str, Any], *, test_share: float, seed: int, task: str = "auto"
 ) -> Inspection:
     """Check the data of clients; files that could not be read are findings too.
 
@@ -95,9 +103,11 @@ def look(
     clients : list of ClientData or Runtime
         The clients that could be read.
     brought : mapping
-        What `options.find_clients` found beside them.
+        What `find_clients` found beside them.
     test_share, seed : float, int
         The hold-out of clients without a test split.
+    task : str
+        As in `inspect`.
     """
     broken = [
         inspection.Finding(name, None, "unreadable", "error", f"{why}.", "Mend the file, or take it out of the folder.")
@@ -107,7 +117,7 @@ def look(
         if not broken:
             raise InputError(f"`--clients` has {len(clients)} client(s); at least 2 are needed to compare them")
         return inspection.Inspection(tuple(broken), tuple(client.name for client in clients))
-    found = inspection.inspect(clients, trust=brought.get("trust", ()), test_share=test_share, seed=seed)
+    found = inspection.inspect(clients, trust=brought.get("trust", ()), test_share=test_share, seed=seed, task=task)
     return replace(found, findings=(*broken, *found.findings))
 
 
@@ -121,7 +131,7 @@ def begin_with_check(
     clients : list of ClientData or Runtime
         The clients.
     brought : mapping
-        What `options.find_clients` found beside them.
+        What `find_clients` found beside them.
     settings : mapping
         The settings of the run, of which `test_share` and `seed` count.
     quiet : bool
@@ -138,7 +148,8 @@ def begin_with_check(
         If something is certain to spoil the advice: all of it in one line, with what settles each.
     """
     try:
-        found = look(clients, brought, test_share=settings["test_share"], seed=settings["seed"])
+        share, task = settings["test_share"], settings.get("task", "auto")
+        found = look(clients, brought, test_share=share, seed=settings["seed"], task=task)
     except Paused as error:
         warnings.warn(f"the data were not checked first: {error}", FedcollabWarning, stacklevel=2)
         return None
@@ -195,7 +206,7 @@ def in_one_line(found: Inspection) -> str:
         if finding.severity != "error":
             continue
         where = f"client {', '.join(names[:3])}{' and others' if len(names) > 3 else ''}: " if names else ""
-        column = f"column `{finding.column}`: " if finding.column not in (None, options.LABEL) else ""
+        column = f"column `{finding.column}`: " if finding.column not in (None, LABEL) else ""
         seen, _, _ = finding.message.partition(": ")  # what it does to the advice is in the table
         parts.append(f"{where}{column}{seen.rstrip('.')} [{finding.remedy.rstrip('.')}]")
     count = f"{len(parts)} things make" if len(parts) > 1 else "one thing makes"
@@ -232,11 +243,22 @@ def propose(found: Inspection, own: OwnData, target: Path) -> str:
         reasons["drop"] = "identifiers, dates, free text and columns that do not fit"
     if groups and not reading.id_column:
         reasons["id"] = "rows that share it stay together in every split"
-    if any(each.kind in ("label-kind", "other-labels") for each in found.findings):
-        reasons["label_map"] = 'say here which label is which, as in: ja = "yes"'
+    if any(each.kind in LABEL_MAPPED for each in found.findings):
+        reasons["label_map"] = f"say here which label is which, as in: {_example(found)}"
     folder = Path(os.path.relpath(own.clients.resolve(), target.resolve().parent))
     settled = replace(reading, drop=tuple(drop), columns=columns, merge_labels=merge, id_column=groups)
     return data.own_text(replace(own, clients=folder, reading=settled), reasons)
+
+
+def _example(found: Inspection) -> str:
+    """Return a line of a label map from the clients' own labels, or an invented one where these are not known."""
+    odd = {each.client for each in found.findings if each.kind in LABEL_MAPPED and each.client is not None}
+    strange, usual = Counter[str](), Counter[str]()
+    for name, each in found.profiles.items():
+        (strange if name in odd else usual).update(each["labels"])
+    if not strange or not usual:
+        return 'ja = "yes"'
+    return f'"{min(strange)}" = "{usual.most_common(1)[0][0]}"'
 
 
 def _shared_identifiers(found: Inspection) -> list[str]:
@@ -253,7 +275,8 @@ def _shared_identifiers(found: Inspection) -> list[str]:
 def _next(found: Inspection, write: Path | None, clients: Path | None, label: str | None) -> str | None:
     """Return the command to go on with."""
     if write is not None:
-        return f"fedcollab run {quote(str(write))}"
+        asks = any(each.kind in LABEL_MAPPED for each in found.errors)
+        return f"{f'say in {write} which label is which, then: ' if asks else ''}fedcollab run {quote(str(write))}"
     if clients is None:
         return None
     given = f"--clients {quote(str(clients))}" + (f" --label {quote(label)}" if label else "")

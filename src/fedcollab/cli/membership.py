@@ -15,9 +15,9 @@ import click
 from fedcollab import federation as federation_of
 from fedcollab import flower, report, runs
 from fedcollab.cli import options, sources
+from fedcollab.cli.clients import open_source
 from fedcollab.cli.inspecting import renew_check
 from fedcollab.cli.names import ClientName
-from fedcollab.data.read import read_client, read_clients, test_beside
 from fedcollab.errors import FedcollabWarning, InputError, Paused, unknown
 from fedcollab.progress import bar
 from fedcollab.runs import membership
@@ -228,13 +228,13 @@ def _clients(
     """Yield the clients of a run, and a newcomer, prepared by the schema of the run: from files, or silos with --on."""
     on = source["on"]
     if on is None:
-        added = [] if newcomer is None else [_read(run, newcomer, source)]
-        yield _open(run, [*_present(run, names, source), *added])
+        added = [] if newcomer is None else [sources.read_one(run, newcomer, source)]
+        yield _open(run, [*sources.read_present(run, names, source), *added])
         return
     wanted = [*names, *([] if newcomer is None else [str(newcomer)])]
     _refuse_strangers(on, wanted)
     given = (source["clients"], source["label"], source["drop"])
-    with options.open_source(None, *given, on, wanted, journal=run.path) as (silos, _):
+    with open_source(None, *given, on, wanted, journal=run.path) as (silos, _):
         yield federation_of.federate(silos, schema=run.schema())
 
 
@@ -244,56 +244,9 @@ def _refuse_strangers(on: Path, names: Iterable[str]) -> None:
         flower.partners_of(flower.FederationFolder.read(on), names)
 
 
-def _read(run: Run, path: Path, source: dict[str, Any]) -> ClientData:
-    """Read one client's file as the run's were read, with its test split where there is one beside it."""
-    drop, typed = _drop(run, source), bool(source["drop"])
-    return read_client(path, _label(run, source), test_beside(path), drop, lenient=not typed, **_how(run))
-
-
-def _present(run: Run, names: Iterable[str], source: dict[str, Any]) -> list[ClientData]:
-    """Read the run's clients from their folder, or from where they joined from; other files there are ignored."""
-    folder, elsewhere = sources.locate(run, source["clients"])
-    if folder is None:
-        raise InputError("`--clients` must name the folder with the files of the run's clients")
-    read = read_clients(folder, _label(run, source), _drop(run, source), **_how(run))
-    found = {client.name: client for client in read}
-    found |= {name: _read(run, elsewhere[name], source) for name in names if name in elsewhere and name not in found}
-    missing = [name for name in names if name not in found]
-    if missing:
-        raise InputError(
-            f"`--clients` (={str(folder)!r}) has no file of client `{missing[0]}`; if it left: fedcollab leave"
-        )
-    return [found[name] for name in names]
-
-
-def _settings(run: Run) -> dict[str, Any]:
-    """Return the settings that the run was started with."""
-    return dict(run.config().get("settings", {}))
-
-
-def _label(run: Run, source: dict[str, Any]) -> str | None:
-    """Return the label column: what was typed, else the run's."""
-    return source["label"] or _settings(run).get("label")
-
-
-def _drop(run: Run, source: dict[str, Any]) -> tuple[str, ...]:
-    """Return the columns to leave out: what was typed, else the run's."""
-    return source["drop"] or tuple(_settings(run).get("drop") or ())
-
-
-def _how(run: Run) -> dict[str, Any]:
-    """Return how the run's files were read: columns, labels, and the column of groups."""
-    settings = _settings(run)
-    return {
-        "columns": settings.get("columns"),
-        "label_map": settings.get("label_map"),
-        "id_column": settings.get("id"),
-    }
-
-
 def _seed(run: Run) -> int:
     """Return the seed that the run was started with."""
-    return int(_settings(run).get("seed", 0))
+    return int(run.config().get("settings", {}).get("seed", 0))
 
 
 def _open(run: Run, clients: list[ClientData]) -> Federation:

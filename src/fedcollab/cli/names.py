@@ -32,7 +32,7 @@ ALGORITHMS = (
     "own-weights",
     "local",
 )
-MODELS = ("auto", "mlp", "logistic", "cnn", "resnet18")
+MODELS = ("auto", "mlp", "logistic", "cnn", "resnet18", "xgboost")
 ENCODERS = ("none", "efficientnet-lite0", "resnet18")
 METHODS = ("auto", "local", "exact")
 DATA_SETS = ("digits", "fashion-mnist", "cifar-10", "cifar-100", "heart", "federations")
@@ -60,6 +60,8 @@ LABEL_COUNTS = ("auto", "drawn", "set")
 OPTIMIZERS = ("sgd", "adam")
 STOPPING = ("held-out", "none")
 SECURE = ("none", "dropouts", "everyone")
+TASKS = ("auto", "classification", "regression")
+LOSSES = ("cross-entropy", "squared", "absolute")
 
 
 class Name(click.ParamType):  # type: ignore[type-arg]  # generic in recent versions of click alone

@@ -12,6 +12,7 @@ from fedcollab.cli import options
 #: commands of this group in files of their own: name -> module:attribute
 LATER: dict[str, str] = {
     "log": "fedcollab.cli.silo_log:log",
+    "predict": "fedcollab.cli.predicting:predict_here",
     **{name: f"fedcollab.cli.silo_plan:{name}" for name in ("review", "approve", "plans", "withdraw")},
 }
 
@@ -71,9 +72,15 @@ def init(
 @click.argument("config", type=click.Path(path_type=Path), default=Path("silo.toml"))
 def start(config: Path) -> None:
     """Connect to the coordinator and answer its messages, until interrupted."""
-    data = flower.SiloConfig.read(config).check_data()
-    click.echo(f"{data!r} takes part; Ctrl-C ends it.", err=True)
-    for line in flower.renewal_warnings(flower.SiloConfig.read(config)):
+    read = flower.SiloConfig.read(config)
+    click.echo(f"{read.check_data()!r} takes part; Ctrl-C ends it.", err=True)
+    if not read.state.exists():
+        click.echo(
+            f"Its state folder, {read.state}, is new: nothing is known here of earlier plans and what they revealed. "
+            "If this silo has taken part before, stop it and restore that folder.",
+            err=True,
+        )
+    for line in flower.renewal_warnings(read):
         click.echo(f"fedcollab: {line}", err=True)
     flower.start_silo(config)
 

@@ -1,4 +1,4 @@
-"""Where the files of a run's clients are on this machine, so that `join`, `leave` and `check` need not be told again.
+"""Where the files of a run's clients are on this machine, so that `join`, `check` and others need not be told again.
 
 They are written down in RUN/sources.json, as paths from the run directory. The file is for this machine alone: no
 report shows it, and a run without it works as before, with --clients.
@@ -7,13 +7,18 @@ report shows it, and a run without it works as before, with --clients.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedcollab import files
+from fedcollab.data.read import read_client, read_clients, test_beside
+from fedcollab.errors import InputError
 from fedcollab.parsing import complete
 from fedcollab.runs import Run
+
+if TYPE_CHECKING:
+    from fedcollab.data import ClientData
 
 FILE = "sources.json"
 
@@ -71,11 +76,86 @@ def locate(run: Run, folder: Path | None) -> tuple[Path | None, dict[str, Path]]
     return folder, {name: path for name, path in joined.items() if path.is_file()}
 
 
+def read_one(run: Run, path: Path, source: Mapping[str, Any]) -> ClientData:
+    """Read one client's file as the run's were read, with its test split where there is one beside it.
+
+    Parameters
+    ----------
+    run : Run
+        The run.
+    path : Path
+        The file.
+    source : mapping
+        What was typed: "label" and "drop", or the run's where they are empty.
+    """
+    drop, typed = _drop(run, source), bool(source["drop"])
+    return read_client(path, _label(run, source), test_beside(path), drop, lenient=not typed, **_how(run))
+
+
+def read_present(run: Run, names: Iterable[str], source: Mapping[str, Any]) -> list[ClientData]:
+    """Read the run's clients from their folder, or from where they joined from; other files there are ignored.
+
+    Parameters
+    ----------
+    run : Run
+        The run.
+    names : iterable of str
+        The clients.
+    source : mapping
+        What was typed: "clients", "label" and "drop", or what the run knows where they are empty.
+
+    Raises
+    ------
+    InputError
+        If the folder is not known, or lacks a client.
+    """
+    folder, elsewhere = locate(run, source["clients"])
+    if folder is None:
+        raise InputError("`--clients` must name the folder with the files of the run's clients")
+    read = read_clients(folder, _label(run, source), _drop(run, source), **_how(run))
+    found = {client.name: client for client in read}
+    found |= {name: read_one(run, elsewhere[name], source) for name in names if name in elsewhere and name not in found}
+    missing = [name for name in names if name not in found]
+    if missing:
+        raise InputError(
+            f"`--clients` (={str(folder)!r}) has no file of client `{missing[0]}`; if it left: fedcollab leave"
+        )
+    return [found[name] for name in names]
+
+
+def _settings(run: Run) -> dict[str, Any]:
+    """Return the settings that the run was started with."""
+    return dict(run.config().get("settings", {}))
+
+
+def _label(run: Run, source: Mapping[str, Any]) -> str | None:
+    """Return the label column: what was typed, else the run's."""
+    return source["label"] or _settings(run).get("label")
+
+
+def _drop(run: Run, source: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the columns to leave out: what was typed, else the run's."""
+    return source["drop"] or tuple(_settings(run).get("drop") or ())
+
+
+def _how(run: Run) -> dict[str, Any]:
+    """Return how the run's files were read: columns, labels, and the column of groups."""
+    settings = _settings(run)
+    return {
+        "columns": settings.get("columns"),
+        "label_map": settings.get("label_map"),
+        "id_column": settings.get("id"),
+    }
+
+
 def _known(run: Run) -> dict[str, Any]:
     """Return what was written down."""
     content = files.read_json(run.file(FILE), "sources") if run.has(FILE) else {}
     with complete(run.file(FILE), "sources"):
-        return {"folder": content.get("folder"), "clients": dict(content.get("clients", {}))}
+        folder, clients = content.get("folder"), dict(content.get("clients", {}))
+        if not all(isinstance(path, str) for path in (folder or "", *clients.values())):
+            raise TypeError("a path that is no text")
+        return {"folder": folder or None, "clients": clients}
 
 
 def _from(run: Run, path: Path) -> str:

@@ -173,10 +173,15 @@ class CPath(Sequence[Segment]):
                 )
                 for part in content["segments"]
             )
-            low, high = content["limits"]
-            if not segments or not all(np.isfinite(part.C) for part in segments):
+            low, high = map(float, content["limits"])
+            ends = [0.0, *(part.c_high for part in segments)]
+            if not segments or not all(np.isfinite([part.C, part.slope, part.intercept]).all() for part in segments):
                 raise ValueError("it has no segments, or one without C")
-            return cls(segments, (float(low), float(high)))
+            if [part.c_low for part in segments] != ends[:-1] or ends[-1] != np.inf or sorted(set(ends)) != ends:
+                raise ValueError("its intervals of C do not follow each other")
+            if not 0 <= low <= high < np.inf:
+                raise ValueError("its `limits` must be finite, the lower one first")
+            return cls(segments, (low, high))
 
     def width(self, segment: Segment) -> float:
         """Width of a segment in log C, within the limits."""

@@ -39,14 +39,27 @@ def read_matrix(path: str | Path) -> tuple[Floats, tuple[str, ...] | None]:
 
 
 def read_quantities(path: str | Path, names: tuple[str, ...] | None) -> Floats:
-    """One number per client, in a row or a column; with a name before each, in any order."""
+    """One number per client, in a row or a column; with a name before or above each, in any order."""
     rows = _rows(path)
+    if (
+        len(rows) == 2
+        and 1 < len(rows[0]) == len(rows[1])
+        and not any(map(is_number, rows[0]))
+        and is_number(rows[1][0])
+    ):
+        rows = [list(pair) for pair in zip(*rows, strict=True)]  # names above the numbers
     if len(rows) > 1 and len(rows[0]) > 1 and not is_number(rows[0][-1]):
         rows = rows[1:]  # a heading
     if len(rows[0]) == 1 and not is_number(rows[0][0]):
         rows = rows[1:]
     if rows and len(rows[0]) == 2 and not is_number(rows[0][0]):
-        given = {row[0]: row[-1] for row in rows}
+        given: dict[str, str] = {}
+        for row in rows:
+            if len(row) != 2:
+                raise InputError(f"`{path}` holds {','.join(row)!r}; expected a name and a number in every line")
+            if row[0] in given:
+                raise InputError(f"`{path}` holds {row[0]!r} twice; expected one number of samples for each client")
+            given[row[0]] = row[1]
         if names is None:
             cells = list(given.values())
         else:
@@ -63,7 +76,7 @@ def read_quantities(path: str | Path, names: tuple[str, ...] | None) -> Floats:
 
 
 def _rows(path: str | Path) -> list[list[str]]:
-    text = read_text(path, "a CSV file", MOST_TEXT).removeprefix("\ufeff")
+    text = read_text(path, "a CSV file", MOST_TEXT)
     lines = [line for line in text.splitlines() if line.strip()]
     if not lines:
         raise InputError(f"`{path}` is empty; expected a CSV file")

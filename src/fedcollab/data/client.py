@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import io
-import math
-import sys
-import warnings
-import zipfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcollab.errors import InputError, is_number
+from fedcollab.data.npz import packed, read_npz, unpacked
+from fedcollab.data.samples import (
+    Features,
+    Labels,
+    check_same_length,
+    check_size,
+    checked_features,
+    checked_labels,
+    feature_shape,
+    group_numbers,
+    is_numeric,
+    is_table,
+)
+from fedcollab.errors import InputError
 from fedcollab.files import write_bytes
-from fedcollab.parsing import MOST_ARRAYS, MOST_DATA, check_size, complete
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-Features = Any  # a NumPy array of numbers (rows first), or a pandas DataFrame
-Labels = Any  # a NumPy array once checked; lists, Series and tensors are taken
+from fedcollab.parsing import complete
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +41,8 @@ class ClientData:
         The training samples: a numeric array with one row a sample (any shape after the first axis), a DataFrame with
         numeric and categorical columns (missing values allowed there), or anything that NumPy reads as an array.
     y : array_like
-        One class label a sample: whole numbers, booleans or strings.
+        One class label a sample: whole numbers, booleans or strings; or one number a sample: numbers with fractions,
+        or whole ones of very many values, are a numeric target, which a regression predicts.
     x_test, y_test : optional
         The client's own test split, in the form of `x` and `y`; given together or not at all.
     groups : array_like, optional
@@ -48,7 +52,7 @@ class ClientData:
     Raises
     ------
     InputError
-        If samples and labels do not fit together, values are missing or infinite, or labels are continuous.
+        If samples and labels do not fit together, or values are missing or infinite.
 
     Examples
     --------
@@ -69,21 +73,23 @@ class ClientData:
         where = f"client `{self.name}`"
         if (self.x_test is None) != (self.y_test is None):
             raise InputError(f"{where}: `x_test` and `y_test` must be given together")
-        values = {"x": _features(self.x, f"{where}: `x`"), "y": _labels(self.y, f"{where}: `y`")}
-        _same_length(values["x"], values["y"], where, "x", "y")
+        values = {"x": checked_features(self.x, f"{where}: `x`"), "y": checked_labels(self.y, f"{where}: `y`")}
+        check_same_length(values["x"], values["y"], where, "x", "y")
         if len(values["y"]) < 2:
             raise InputError(f"{where} has {len(values['y'])} training sample(s); at least 2 are needed")
         if self.x_test is not None:
-            values |= {"x_test": _features(self.x_test, f"{where}: `x_test`")}
-            values |= {"y_test": _labels(self.y_test, f"{where}: `y_test`")}
-            _same_length(values["x_test"], values["y_test"], where, "x_test", "y_test")
+            values |= {"x_test": checked_features(self.x_test, f"{where}: `x_test`")}
+            values |= {"y_test": checked_labels(self.y_test, f"{where}: `y_test`")}
+            check_same_length(values["x_test"], values["y_test"], where, "x_test", "y_test")
             if feature_shape(values["x_test"]) != feature_shape(values["x"]):
                 raise InputError(
                     f"{where}: `x_test` has features {feature_shape(values['x_test'])}; "
                     f"expected {feature_shape(values['x'])} as in `x`"
                 )
+        for key, value in values.items():
+            check_size(value, f"{where}: `{key}`")
         if self.groups is not None:
-            values["groups"] = _groups(self.groups, len(values["y"]), where)
+            values["groups"] = group_numbers(self.groups, len(values["y"]), where)
         for key, value in values.items():
             object.__setattr__(self, key, value)
 
@@ -131,9 +137,9 @@ class ClientData:
             The file.
         """
         arrays: dict[str, NDArray[Any]] = {"name": np.array(self.name), "y": self.y}
-        arrays |= _pack("x", self.x)
+        arrays |= packed("x", self.x)
         if self.x_test is not None and self.y_test is not None:
-            arrays |= {"y_test": self.y_test, **_pack("x_test", self.x_test)}
+            arrays |= {"y_test": self.y_test, **packed("x_test", self.x_test)}
         if self.groups is not None:
             arrays["groups"] = self.groups
         buffer = io.BytesIO()
@@ -169,18 +175,18 @@ class ClientData:
         with complete(path, "NPZ"):
             return cls(
                 name or (str(arrays["name"].item()) if "name" in arrays else path.stem),
-                _unpack("x", arrays),
+                unpacked("x", arrays),
                 arrays["y"],
-                _unpack("x_test", arrays) if has_test else None,
+                unpacked("x_test", arrays) if has_test else None,
                 arrays.get("y_test"),
                 arrays.get("groups"),
             )
 
     def __repr__(self) -> str:
         test = "no test split" if self.y_test is None else f"{len(self.y_test)} for testing"
-        classes = len(np.unique(self.y))
+        what = "numeric target" if is_numeric(self.y) else f"{len(np.unique(self.y))} classes"
         shape = feature_shape(self.x)
-        return f"ClientData({self.name!r}, {self.quantity} samples, {classes} classes, features {shape}, {test})"
+        return f"ClientData({self.name!r}, {self.quantity} samples, {what}, features {shape}, {test})"
 
 
 def list_clients(clients: Any) -> Any:
@@ -226,185 +232,8 @@ def _of_mapping(name: Any, value: Any) -> ClientData:
     raise InputError(f"`clients` has a {type(value).__name__} under the name {name!r}; {wanted}")
 
 
-def is_table(x: Features) -> bool:
-    """Return whether the features are a pandas DataFrame (without importing pandas to find out)."""
-    return type(x).__module__.split(".")[0] == "pandas" and hasattr(x, "columns")
-
-
-def feature_shape(x: Features) -> tuple[Any, ...]:
-    """Return the shape of one sample, or the columns of a table."""
-    return tuple(x.columns) if is_table(x) else tuple(x.shape[1:])
-
-
-def read_npz(path: Path) -> dict[str, NDArray[Any]]:
-    """Return the arrays of an NPZ file by name.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-
-    Returns
-    -------
-    dict
-        The arrays.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read, or holds object arrays, which would need pickle.
-    """
-    if not path.exists():
-        raise InputError(f"`{path}` does not exist")
-    try:
-        check_size(path)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about headers by Python 2
-            if zipfile.is_zipfile(path):
-                _check_arrays(path)
-            with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-                if not hasattr(file, "files"):
-                    raise InputError(f"`{path}` must be an NPZ file with arrays `x` and `y`")
-                return {key: _checked_text(path, key, file[key]) for key in file.files}
-    except InputError:
-        raise
-    except Exception as error:  # zipfile, zlib and NumPy have a dozen kinds for a damaged file
-        why = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(f"`{path}` cannot be read as NPZ: {why}") from None
-
-
-def _checked_text(path: Path, key: str, array: NDArray[Any]) -> NDArray[Any]:
-    """Return an array of an NPZ file; one of text must hold characters that exist."""
-    if array.dtype.kind == "U" and array.dtype.itemsize:
-        codes = np.ascontiguousarray(array).reshape(-1).astype(array.dtype.newbyteorder("=")).view(np.uint32)
-        if codes.size and (int(codes.max()) > sys.maxunicode or ((codes >= 0xD800) & (codes < 0xE000)).any()):
-            raise InputError(f"`{path}` cannot be read as NPZ: array `{key}` holds characters that do not exist")
-    return array
-
-
-def _check_arrays(path: Path) -> None:
-    """Refuse an NPZ file that would unpack to more than allowed, or whose arrays claim more than is there."""
-    with zipfile.ZipFile(path) as archive:
-        members = archive.infolist()
-        if len(members) > MOST_ARRAYS:
-            raise InputError(f"`{path}` has {len(members)} arrays; an NPZ file may have at most {MOST_ARRAYS}")
-        if sum(member.file_size for member in members) > MOST_DATA:
-            raise InputError(f"`{path}` would unpack to more than {MOST_DATA / 2**30:g} GiB, the most for an NPZ file")
-        for member in members:
-            with archive.open(member) as file:
-                version = np.lib.format.read_magic(file)
-                read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-                shape, _, dtype = read(file)
-                if math.prod(shape) * dtype.itemsize > member.file_size or min(shape, default=0) < 0:
-                    raise InputError(
-                        f"`{path}` cannot be read as NPZ: array `{member.filename}` claims shape {shape}, but has "
-                        f"{member.file_size} bytes"
-                    )
-
-
-def _features(x: Any, where: str) -> Features:
-    if is_table(x):
-        return _table(x, where)
-    if hasattr(x, "detach"):
-        x = x.detach().cpu().numpy()
-    try:
-        array = np.array(x)
-    except ValueError as error:
-        raise InputError(f"{where} must be an array of numbers with rows of equal shape: {error}") from None
-    if array.dtype.kind not in "buif":
-        raise InputError(f"{where} has type {array.dtype}; expected numbers, or a pandas DataFrame for mixed columns")
-    if array.ndim == 1:
-        array = array[:, None]
-    if array.ndim == 0 or array.size == 0:
-        raise InputError(f"{where} is empty (shape {array.shape})")
-    if array.dtype.kind == "f" and not np.isfinite(array).all():
-        raise InputError(
-            f"{where} has {int((~np.isfinite(array)).sum())} NaN or infinite value(s); expected finite numbers"
-        )
-    array.setflags(write=False)
-    return array
-
-
-def _table(frame: pd.DataFrame, where: str) -> pd.DataFrame:
-    if frame.shape[0] == 0 or frame.shape[1] == 0:
-        raise InputError(f"{where} is an empty table (shape {frame.shape})")
-    frame = frame.reset_index(drop=True).copy()
-    frame.columns = [str(column) for column in frame.columns]
-    repeated = sorted(frame.columns[frame.columns.duplicated()])
-    if repeated:
-        raise InputError(f"{where} has repeated columns: {', '.join(repeated)}")
-    numbers = [place for place, dtype in enumerate(frame.dtypes) if dtype.kind in "fc"]
-    for start in range(0, len(numbers), 1000):
-        part = frame.iloc[:, numbers[start : start + 1000]]
-        infinite = np.isinf(part.to_numpy(dtype=float, na_value=np.nan)).any(axis=0)
-        if infinite.any():
-            raise InputError(f"{where}: column `{part.columns[int(infinite.argmax())]}` has infinite values")
-    return frame
-
-
-def _labels(y: Any, where: str) -> NDArray[Any]:
-    if hasattr(y, "detach"):
-        y = y.detach().cpu().numpy()
-    elif hasattr(y, "to_numpy"):
-        y = y.to_numpy()
-    array = np.array(y)
-    if array.ndim != 1:
-        raise InputError(f"{where} has shape {array.shape}; expected one label a sample")
-    if array.size == 0:
-        raise InputError(f"{where} is empty")
-    if array.dtype.kind in "OUS":
-        array = _text_labels(list(y), where)
-    if array.dtype.kind == "f":
-        if not np.isfinite(array).all():
-            raise InputError(f"{where} has {int((~np.isfinite(array)).sum())} missing or infinite label(s)")
-        if (array != np.floor(array)).any():
-            example = array[array != np.floor(array)][0]
-            raise InputError(
-                f"{where} has continuous labels (such as {example:g}); fedcollab trains classifiers: give classes"
-            )
-    if array.dtype.kind in "biuf":
-        array = array.astype(np.int64)
-        distinct = len(np.unique(array))
-        if distinct > 100 and 2 * distinct > len(array):
-            raise InputError(
-                f"{where} has {distinct} different values in {len(array)} samples, which looks continuous; "
-                "fedcollab trains classifiers: give classes"
-            )
-    array.setflags(write=False)
-    return array
-
-
-def _text_labels(values: list[Any], where: str) -> NDArray[Any]:
-    """Convert labels that came as objects to an array: all text, or all numbers; refuse a mix and missing labels."""
-    missing = sum(value is None or value != value or (isinstance(value, str) and not value.strip()) for value in values)
-    if missing:
-        raise InputError(f"{where} has {missing} missing label(s)")
-    numeric = [value for value in values if not isinstance(value, str) or is_number(value)]
-    if len(numeric) == len(values):
-        return np.array([float(value) for value in values])
-    if numeric:
-        text = next(value for value in values if isinstance(value, str) and not is_number(value))
-        raise InputError(f"{where} mixes numbers and text (such as {numeric[0]!r} and {text!r}); expected one kind")
-    return np.array([str(value).strip() for value in values])
-
-
-def _groups(groups: Any, rows: int, where: str) -> NDArray[np.int64]:
-    """Return which group each sample belongs to, as a number from 0 in order of first appearance."""
-    values = np.array([str(value) for value in (groups.tolist() if hasattr(groups, "tolist") else groups)])
-    if values.shape != (rows,):
-        raise InputError(f"{where}: `groups` has {len(values)} values and `y` has {rows}; expected as many")
-    _, first, place = np.unique(values, return_index=True, return_inverse=True)
-    numbers: NDArray[np.int64] = np.argsort(np.argsort(first))[place].astype(np.int64)
-    numbers.setflags(write=False)
-    return numbers
-
-
-def _same_length(x: Features, y: Labels, where: str, x_name: str, y_name: str) -> None:
-    if len(x) != len(y):
-        raise InputError(f"{where}: `{x_name}` has {len(x)} rows and `{y_name}` has {len(y)}; expected as many")
-
-
 def _collect(dataset: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the features and labels of a map-style PyTorch data set, or refuse what is none."""
     try:
         samples = [dataset[index] for index in range(len(dataset))]
     except (TypeError, NotImplementedError, AttributeError):  # such as an IterableDataset
@@ -425,31 +254,3 @@ def _collect(dataset: Any) -> tuple[NDArray[Any], NDArray[Any]]:
     if counts != {1}:
         raise InputError(f"`dataset` has labels of {max(counts)} values; expected one label a sample")
     return np.stack([x for x, _ in pairs]), np.array([label.item() for _, label in pairs])
-
-
-def _pack(key: str, x: Features) -> dict[str, NDArray[Any]]:
-    if not is_table(x):
-        return {key: x}
-    packed: dict[str, NDArray[Any]] = {}
-    for column in x.columns:
-        values = x[column]
-        if values.dtype.kind in "biuf":
-            packed[f"{key}:{column}"] = values.to_numpy()
-        else:
-            packed[f"{key}:{column}"] = values.astype(object).where(values.notna(), "").astype(str).to_numpy(dtype=str)
-            packed[f"missing:{key}:{column}"] = values.isna().to_numpy()
-    return packed
-
-
-def _unpack(key: str, arrays: dict[str, NDArray[Any]]) -> Features:
-    if key in arrays:
-        return arrays[key]
-    import pandas as pd
-
-    columns: dict[str, Any] = {}
-    for name, values in arrays.items():
-        if name.startswith(f"{key}:"):
-            series = pd.Series(values.astype(object) if values.dtype.kind == "U" else values)
-            missing = arrays.get(f"missing:{name}")
-            columns[name.removeprefix(f"{key}:")] = series if missing is None else series.where(~missing, None)
-    return pd.DataFrame(columns)

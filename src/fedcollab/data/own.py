@@ -90,6 +90,8 @@ def _own(table: Any, rest: dict[str, Any], folder: Path) -> OwnData:
     if not isinstance(table, dict):
         raise InputError(f"`{TABLE}` (={table!r}) must be a table")
     settings = rest.pop("settings", {})
+    if not isinstance(settings, dict):
+        raise InputError(f"`settings` (={settings!r}) must be a table")
     for name in rest:
         raise InputError(unknown("table", name, (TABLE, "settings")))
     for key in table:
@@ -99,6 +101,8 @@ def _own(table: Any, rest: dict[str, Any], folder: Path) -> OwnData:
         raise InputError(f"the table [{TABLE}] must have `clients`, a folder")
     columns = table.get("columns")
     columns = columns if columns is None or columns == "common" else _texts("columns", columns)
+    if columns == ():
+        raise InputError("`columns` (=[]) must be 'common' or a list of columns")
     label_map = table.get("label_map", {})
     if not isinstance(label_map, dict) or not all(isinstance(value, str) for value in label_map.values()):
         raise InputError(f"`label_map` (={label_map!r}) must be a table of labels")

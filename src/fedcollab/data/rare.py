@@ -22,7 +22,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcollab.data.client import ClientData, is_table
+from fedcollab.data.client import ClientData
+from fedcollab.data.samples import is_table
 from fedcollab.errors import InputError
 
 Floats = NDArray[np.float64]

@@ -9,11 +9,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedcollab.data.client import ClientData, is_table
+from fedcollab.data.client import ClientData
+from fedcollab.data.samples import is_table
 from fedcollab.data.spelling import mapped, merging
-from fedcollab.data.tables import TABLES
+from fedcollab.data.tables import TABLES, read_table
 from fedcollab.errors import InputError
-from fedcollab.parsing import check_size
+from fedcollab.parsing import check_file, check_size
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -247,6 +248,27 @@ def read_client(
     return _settled(read.data, reading.columns, {})
 
 
+def check_readable(path: Path) -> None:
+    """Refuse a file that is not there, is empty or too large, or is of a kind that is not read here.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read.
+    """
+    check_file(path)
+    if path.suffix.lower() not in READABLE:
+        raise InputError(f"`{path}` must end in .csv, .parquet or .npz")
+    if path.stat().st_size == 0:
+        raise InputError(f"`{path}` is empty")
+    check_size(path)
+
+
 def test_beside(path: Path) -> Path | None:
     """Return the file with the test split of a client, if there is one beside the client's file."""
     beside = (path.with_name(f"{path.stem}{TEST}{suffix}") for suffix in (path.suffix, *sorted(READABLE)))
@@ -264,12 +286,16 @@ class _Read:
 def _files(directory: Path) -> list[tuple[Path, Path | None]]:
     """Return the training file of every client of a folder, and its test file if there is one."""
     if not directory.is_dir():
+        own = f"; a file of `inspect --write` comes without it: fedcollab run {directory}"
         raise InputError(
             f"`--clients` (={str(directory)!r}) must be a folder with one CSV, Parquet or NPZ file per client"
+            + (own if directory.suffix == ".toml" else "")
         )
-    files = sorted(path for path in directory.iterdir() if path.suffix.lower() in READABLE and path.is_file())
+    files = sorted(path for path in directory.iterdir() if path.suffix.lower() in READABLE)
     if not files:
         raise InputError(f"`--clients` (={str(directory)!r}) holds no .csv, .parquet or .npz file")
+    for path in files:
+        check_file(path)  # else a link that leads nowhere would leave a client out, and nobody would notice
     training = [path for path in files if not path.stem.endswith(TEST)]
     names = [path.stem for path in training]
     if len(set(names)) != len(names):
@@ -290,13 +316,7 @@ def _files(directory: Path) -> list[tuple[Path, Path | None]]:
 
 def _read(path: Path, reading: Reading, test: Path | None) -> _Read:
     """Read one client; its columns are still those of its own file."""
-    if not path.is_file():
-        raise InputError(f"`{path}` does not exist")
-    if path.suffix.lower() not in READABLE:
-        raise InputError(f"`{path}` must end in .csv, .parquet or .npz")
-    if path.stat().st_size == 0:
-        raise InputError(f"`{path}` is empty")
-    check_size(path)
+    check_readable(path)
     if path.suffix.lower() == ".npz":
         return _read_npz(path, reading, test)
     if reading.label is None:
@@ -311,6 +331,7 @@ def _read(path: Path, reading: Reading, test: Path | None) -> _Read:
 
 
 def _read_npz(path: Path, reading: Reading, test: Path | None) -> _Read:
+    """Read a client's NPZ file, with the test split beside it and as its settings say."""
     client = _with_labels(ClientData.load(path, name=path.stem), reading.label_map)
     if test is not None:
         if client.y_test is not None:
@@ -340,10 +361,7 @@ def _test_arrays(path: Path, reading: Reading) -> tuple[Any, Any]:
 
 def _split(path: Path, reading: Reading) -> tuple[pd.DataFrame, Any, Any, tuple[str, ...]]:
     """Return features, labels, the groups of rows if there is such a column, and all columns of the file."""
-    frame, label = TABLES[path.suffix.lower()](path), str(reading.label)
-    frame.columns = [str(column).strip() for column in frame.columns]
-    if label not in frame.columns and frame.shape[1] == 1 and ";" in frame.columns[0]:
-        raise InputError(f"`{path}` seems to be separated by semicolons; save it with commas")
+    frame, label = read_table(path), str(reading.label)
     if label not in frame.columns:
         raise InputError(f"`--label` (={label!r}) is not a column of `{path}`; columns: {', '.join(frame.columns)}")
     if len(frame) == 0:

@@ -1,20 +1,22 @@
 """Schema: how a client's raw samples become model inputs, the same at every client of a federation.
 
 Numeric columns are centred and scaled (missing becomes the mean, that is 0), categories become one-hot columns (missing
-becomes all zeros), arrays are centred and scaled, labels become class indices.
+becomes all zeros), arrays are centred and scaled, labels become class indices, a numeric target is centred and scaled.
 """
 
 from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcollab.data.client import ClientData, Features, is_table
+from fedcollab.data.client import ClientData
+from fedcollab.data.samples import Features, is_table
 from fedcollab.data.split import with_test
 from fedcollab.encoders.encoding import Encoding
 from fedcollab.errors import InputError
@@ -30,16 +32,16 @@ class Arrays:
     ----------
     x, x_test : array of float32
         Features of the training and the test samples.
-    y, y_test : array of int64
-        Their class indices.
+    y, y_test : array of int64, or of float32
+        Their class indices, or the numeric target, centred and scaled.
     groups : array of int64 or None
         Which group each training sample belongs to, where samples of one group must stay together.
     """
 
     x: NDArray[np.float32]
-    y: NDArray[np.int64]
+    y: NDArray[Any]
     x_test: NDArray[np.float32]
-    y_test: NDArray[np.int64]
+    y_test: NDArray[Any]
     groups: NDArray[np.int64] | None = None
 
 
@@ -70,7 +72,7 @@ class Schema:
     Parameters
     ----------
     classes : tuple of int or str
-        The label of each class index.
+        The label of each class index; empty for a regression.
     shape : tuple of int
         The shape of one prepared sample.
     columns : tuple of Column or None
@@ -85,6 +87,10 @@ class Schema:
         The seed that the hold-out is drawn from.
     encoding : Encoding or None
         The frozen encoder whose features stand for samples when distances are estimated; None: the samples themselves.
+    task : str
+        What models predict: "classification" (a class) or "regression" (a numeric target).
+    target : tuple of float
+        For a regression, the mean and the scale with which every client centres and scales its target.
     """
 
     classes: tuple[int | str, ...]
@@ -96,6 +102,13 @@ class Schema:
     test_share: float = 0.2
     seed: int = 0
     encoding: Encoding | None = None
+    task: str = "classification"
+    target: tuple[float, float] = (0.0, 1.0)
+
+    @property
+    def outputs(self) -> int:
+        """Return how many numbers a model gives for a sample: a score for each class, or the target."""
+        return len(self.classes) or 1
 
     @property
     def width(self) -> int:
@@ -123,6 +136,7 @@ class Schema:
             "test_share": self.test_share,
             "seed": self.seed,
             "encoder": None if self.encoding is None else self.encoding.encoder,
+            **({} if self.classes else {"task": self.task}),
         }
 
     def apply(self, data: ClientData, lot: str | None = None) -> Arrays:
@@ -138,7 +152,7 @@ class Schema:
         Returns
         -------
         Arrays
-            Features and class indices for training and testing.
+            Features, and class indices or the numeric target, for training and testing.
 
         Raises
         ------
@@ -178,40 +192,52 @@ class Schema:
             if tuple(x.shape[1:]) != self.shape:
                 raise InputError(f"`x` has features of shape {tuple(x.shape[1:])}; expected {self.shape}")
             axis = (-1, 1, 1) if len(self.mean) > 1 and len(self.shape) == 3 else (-1,)
-            mean, std = (np.reshape(np.array(part, dtype=np.float32), axis) for part in (self.mean, self.std))
-            return np.ascontiguousarray((x.astype(np.float32) - mean) / std)
+            exact = np.promote_types(x.dtype, np.float32)  # of 64 bits: as a time in seconds less its mean needs
+            mean, std = (np.reshape(np.array(part, dtype=exact), axis) for part in (self.mean, self.std))
+            return np.ascontiguousarray((x.astype(exact) - mean) / std, dtype=np.float32)
         missing = [column.name for column in self.columns if column.name not in x.columns]
         if missing:
             raise InputError(f"`x` lacks the column {missing[0]!r}")
         parts = [part for column in self.columns for part in self._encode(column, x[column.name])]
         return np.ascontiguousarray(np.stack(parts, axis=1, dtype=np.float32))
 
-    def targets(self, y: NDArray[Any] | None) -> NDArray[np.int64]:
-        """Return the class indices of raw labels.
+    def targets(self, y: NDArray[Any] | None) -> NDArray[Any]:
+        """Return the class indices of raw labels, or a raw numeric target centred and scaled.
 
         Parameters
         ----------
         y : array
-            The labels.
+            The labels, or the target.
 
         Returns
         -------
-        array of int64
-            One index a sample.
+        array of int64, or of float32
+            One value a sample.
 
         Raises
         ------
         InputError
-            If a label is not among `classes`.
+            If a label is not among `classes`, or is no number where numbers are predicted.
         """
         labels = np.asarray(y)
+        if not self.classes:
+            if labels.dtype.kind not in "biuf":
+                raise InputError(f"label {labels.tolist()[0]!r} is no number; a regression needs a numeric target")
+            mean, scale = self.target
+            return ((labels.astype(np.float64) - mean) / scale).astype(np.float32)
         index = {label: position for position, label in enumerate(self.classes)}
         try:
             return np.array([index[label] for label in labels.tolist()], dtype=np.int64)
         except KeyError as error:
             raise InputError(f"label {error.args[0]!r} is not among the known classes {list(self.classes)}") from None
 
+    def in_units(self, outputs: NDArray[Any]) -> NDArray[np.float64]:
+        """Return a model's predictions of a numeric target in the target's own units; the opposite of `targets`."""
+        mean, scale = self.target
+        return np.asarray(outputs, dtype=np.float64) * scale + mean
+
     def _encode(self, column: Column, values: Any) -> list[NDArray[np.float64]]:
+        """Return the inputs that a column becomes: a scaled number, or one indicator for each category."""
         absent = values.isna().to_numpy()
         indicator = [absent.astype(float)] if self.missing_indicators else []
         if column.categories is None:
@@ -221,8 +247,16 @@ class Schema:
         return [((text == category) & ~absent).astype(float) for category in column.categories] + indicator
 
     def to_json(self) -> str:
-        """Return the schema as JSON, for messages and files."""
-        return json.dumps(asdict(self))
+        """Return the schema as JSON, for messages and files; that of classes says nothing about a numeric target."""
+        return self._json
+
+    @cached_property
+    def _json(self) -> str:
+        """What `to_json` returns, made once: it is asked for at every call of clients."""
+        content = asdict(self)
+        if self.classes:
+            del content["task"], content["target"]
+        return json.dumps(content)
 
     @classmethod
     def from_json(cls, text: str) -> Schema:

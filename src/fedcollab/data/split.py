@@ -13,7 +13,11 @@ from numpy.typing import NDArray
 
 from fedcollab import seeds
 from fedcollab.data.client import ClientData
+from fedcollab.data.samples import is_numeric
 from fedcollab.errors import InputError
+
+#: how many samples with like values of a numeric target are spread evenly, in the place of those of one label
+STRATUM = 10
 
 
 def with_test(data: ClientData, share: float, seed: int, lot: str | None = None) -> ClientData:
@@ -99,6 +103,7 @@ def stratified(
     array of bool
         True for each sample that is chosen.
     """
+    y = strata(y)
     if groups is not None:
         return _stratified_groups(groups, y, share, rng)
     labels, index, counts = np.unique(y, return_inverse=True, return_counts=True)
@@ -110,6 +115,25 @@ def stratified(
     for label in range(len(labels)):
         mask[rng.permutation(np.flatnonzero(index == label))[: take[label]]] = True
     return mask
+
+
+def strata(y: NDArray[Any]) -> NDArray[Any]:
+    """Return what samples are spread evenly by: their labels, or for a numeric target which ten of its values are near.
+
+    Parameters
+    ----------
+    y : array
+        The label, or the numeric target, of each sample.
+
+    Examples
+    --------
+    >>> strata(np.array([3, 1, 1])).tolist(), strata(np.arange(20)[::-1] / 8).tolist() == [1] * 10 + [0] * 10
+    ([3, 1, 1], True)
+    """
+    if not is_numeric(y) or y.min() == y.max():
+        return y
+    places: NDArray[np.int64] = np.argsort(np.argsort(y, kind="stable"), kind="stable") // STRATUM
+    return places
 
 
 def fold_of(
@@ -141,6 +165,7 @@ def fold_of(
     >>> fold_of(np.zeros(6), 3, np.random.default_rng(0), np.array([7, 7, 7, 8, 9, 9]))
     array([0, 0, 0, 2, 1, 1])
     """
+    y = strata(np.asarray(y))
     if groups is not None:
         return _fold_groups(groups, y, folds, rng)
     order = rng.permutation(len(y))

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcollab.distances import samples
 from fedcollab.distances.result import Distances
 from fedcollab.distances.sampling import resample as sampling
 from fedcollab.errors import FedcollabWarning, Paused, number
@@ -96,13 +97,23 @@ class Request:
 
     @property
     def classes(self) -> int:
-        """Return how many labels there are in the federation."""
+        """Return how many classes there are in the federation; 0 where the target is numeric."""
         return len(self.federation.schema.classes)
 
     @property
-    def features(self) -> int:
-        """Return how many numbers stand for one sample."""
-        return self.federation.schema.width
+    def numeric(self) -> bool:
+        """Return whether the target is a number."""
+        return self.federation.schema.task == "regression"
+
+    def features(self, *, target: bool) -> int:
+        """Return how many numbers stand for one sample.
+
+        Parameters
+        ----------
+        target : bool
+            Whether a numeric target is part of the sample (see `distances.samples`); where there are classes it is not.
+        """
+        return samples.width(self.federation.schema, target and self.numeric)
 
     @property
     def encoded(self) -> bool:
@@ -210,11 +221,18 @@ class Request:
         return sampling.resolve(asked, [reply["label_counts"] for reply in self.federation.described.values()])
 
     def squared_length(self) -> float | None:
-        """Return how long all clients' samples are together where the schema scales every feature to 1, else None."""
+        """Return how long all clients' samples are together where the schema scales every feature to 1, else None.
+
+        With a numeric target, products with it are part of a sample, whose length is not known: None.
+        """
         schema = self.federation.schema
-        if schema.encoding is not None or (schema.columns is None and schema.settings["scale"] != "features"):
+        if (
+            self.numeric
+            or schema.encoding is not None
+            or (schema.columns is None and schema.settings["scale"] != "features")
+        ):
             return None
-        return float(self.features * sum(self.quantity(name) for name in self.federation.names))
+        return float(schema.width * sum(self.quantity(name) for name in self.federation.names))
 
     def quantity(self, name: str) -> int:
         """Return the number of training samples of a client."""

@@ -6,7 +6,8 @@ import warnings
 
 from fedcollab.data.schema import Schema
 from fedcollab.errors import FedcollabWarning, InputError
-from fedcollab.federation.prepare import describe, differing_columns
+from fedcollab.federation.prepare import differing_columns
+from fedcollab.federation.prepare_client import describe
 from fedcollab.federation.present import Present
 from fedcollab.wire.message import Message
 
@@ -31,7 +32,9 @@ def adopt(present: Present, schema: Schema) -> dict[str, Message]:
     InputError
         If a client's data do not fit the schema.
     """
-    message = {"scale": "none", "test_share": schema.test_share, "seed": schema.seed}
+    message: Message = {"scale": "none", "test_share": schema.test_share, "seed": schema.seed}
+    if schema.task == "regression":
+        message["task"] = schema.task
     described = present.ask(describe, message)
     for name, reply in described.items():
         _refuse_misfit(name, reply, schema)
@@ -43,6 +46,8 @@ def _refuse_misfit(name: str, reply: Message, schema: Schema) -> None:
     where = f"client `{name}`"
     if reply["table"] != (schema.columns is not None):
         raise InputError(f"{where} has {'a table' if reply['table'] else 'an array'}; the run was made with the other")
+    if bool(reply.get("numeric")) != (schema.task == "regression"):
+        raise InputError(f"{where} has a numeric target; the run was made with classes")
     new = [label for label in reply["labels"] if label not in schema.classes]
     if new:
         raise InputError(f"{where} has the label {new[0]!r}; the run knows {', '.join(map(str, schema.classes))}")

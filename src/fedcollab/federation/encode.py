@@ -21,7 +21,7 @@ from fedcollab.errors import InputError
 from fedcollab.federation.present import Moments, Present, deviation, total
 from fedcollab.progress import Progress
 from fedcollab.wire.action import Release, Step, action, free, require_samples
-from fedcollab.wire.fields import Sides, Text
+from fedcollab.wire.fields import Label, Sides
 from fedcollab.wire.limits import Limits
 from fedcollab.wire.message import Message
 from fedcollab.wire.silo import Silo
@@ -38,7 +38,7 @@ class EncodeMessage(TypedDict):
 class EncodeReply(TypedDict):
     """The reply of `encode`: which encoder the client has under that name, and the sum of its features."""
 
-    checksum: Text
+    checksum: Label
     sum: Annotated[Floats, Sides("_")]
 
 
@@ -153,5 +153,5 @@ def with_encoder(
         return total(replies, "sum") / count, count
 
     _, mean, spread = present.variance(replies, moments, encode_spread, {"encoder": name})
-    encoding = Encoding(name, str(reference["checksum"]), tuple(mean.tolist()), deviation(spread))
+    encoding = Encoding(name, str(reference["checksum"]), tuple(mean.tolist()), deviation(spread, mean))
     return replace(schema, encoding=encoding)

@@ -33,6 +33,7 @@ def federate(
     seed: int = 0,
     encoder: Any = None,
     schema: Schema | None = None,
+    task: str | None = None,
     progress: Progress = silent,
 ) -> Federation:
     """Return these clients as a federation: agree on a schema, or adopt one, and have every client apply it.
@@ -58,6 +59,8 @@ def federate(
         Frozen encoder through which distances see samples; "none" takes a federation's own away.
     schema : Schema, optional
         A schema that was agreed on earlier, to adopt instead of agreeing on a new one.
+    task : str, optional
+        What models predict: "classification", "regression" or "auto" (default; numbers with fractions mean regression).
     progress : callable
         Called with (samples encoded, samples).
 
@@ -74,7 +77,7 @@ def federate(
     Paused
         If too few clients answered.
     """
-    settled = {"scale": scale, "missing_indicators": missing_indicators, "test_share": test_share}
+    settled = {"scale": scale, "missing_indicators": missing_indicators, "test_share": test_share, "task": task}
     if not isinstance(clients, Iterable):
         _refuse_given({"runtime": runtime, "device": device}, "runtime that exists")
     if isinstance(clients, Federation):
@@ -96,6 +99,7 @@ def federate(
             bool(missing_indicators),
             0.2 if test_share is None else test_share,
             seed,
+            task or "auto",
         )
     else:
         described = adopt(present, schema)

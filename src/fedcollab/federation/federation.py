@@ -51,8 +51,21 @@ class Federation:
 
     @property
     def min_coalition(self) -> int:
-        """Return how many clients a coalition must have at least, by the limits of the silos."""
-        return max((int(reply.get("min_coalition", 1)) for reply in self.described.values()), default=1)
+        """Return how many clients a coalition must have at least, by the limits of the silos.
+
+        Raises
+        ------
+        InputError
+            If a silo asks for more than there are.
+        """
+        asked = {name: int(reply.get("min_coalition", 1)) for name, reply in self.described.items()}
+        for name, least in asked.items():
+            if least > len(asked):
+                raise InputError(
+                    f"client `{name}` trains in coalitions of at least {least} clients (its limit `min_coalition`); "
+                    f"there are {len(asked)}"
+                )
+        return max(asked.values(), default=1)
 
     @property
     def absent(self) -> Mapping[str, str]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any, TypedDict
+from typing import Annotated, Any, TypedDict
 
 import numpy as np
+from msgspec import Meta
 from numpy.typing import NDArray
 
-from fedcollab.data.client import is_table
+from fedcollab.data.samples import is_table
 from fedcollab.federation.federation import Federation
 from fedcollab.wire.action import Empty, Release, Step, action, free
 from fedcollab.wire.silo import Silo
@@ -19,7 +20,7 @@ KEPT = ("quantity", "test_quantity", "label_counts", "min_coalition")
 class FingerprintReply(TypedDict):
     """The reply of `fingerprint`: sixteen hexadecimal digits of a checksum."""
 
-    fingerprint: str
+    fingerprint: Annotated[str, Meta(pattern=r"\A[0-9a-f]{16}\Z")]
 
 
 @action(

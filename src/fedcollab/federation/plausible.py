@@ -42,6 +42,8 @@ def impossible(reply: Mapping[str, Any]) -> str | None:
     if len(labels) > reply["quantity"] + reply["test_quantity"]:
         return f"`labels` has {len(labels)} labels; there are {reply['quantity'] + reply['test_quantity']} samples"
     counts: Any = reply["quantity"]
+    target = [counts] if reply.get("numeric") else []  # whose sum comes last
+    columns = len(reply["sum"]) - len(target)
     if reply["table"]:
         counts = reply["present"]
         if (counts < 0).any() or (counts > reply["quantity"]).any():
@@ -54,11 +56,12 @@ def impossible(reply: Mapping[str, Any]) -> str | None:
             if len(categories) > count:
                 return "`categories` has more texts than the column has values"
         numeric = np.array([kind == "numeric" for kind in reply["kinds"]])
-        if reply["sum"][~numeric].any():
+        if reply["sum"][:columns][~numeric].any():
             return "`sum` has a sum of a column without numbers"
     else:
-        counts = counts * float(np.prod([float(side) for side in reply["shape"]])) / max(1, len(reply["sum"]))
-    if (np.abs(reply["sum"]) > LARGEST * np.asarray(counts, dtype=np.float64)).any():
+        each = counts * float(np.prod([float(side) for side in reply["shape"]])) / max(1, columns)
+        counts = np.full(columns, each)
+    if (np.abs(reply["sum"]) > LARGEST * np.append(counts, target).astype(np.float64)).any():
         return f"`sum` is of values beyond {LARGEST:g}"
     return None
 

@@ -143,7 +143,13 @@ def total(replies: Mapping[str, Message], key: str) -> NDArray[np.float64]:
     return summed
 
 
-def deviation(variance: NDArray[np.float64]) -> tuple[float, ...]:
-    """Return standard deviations; 1 for a constant, which scaling must leave alone."""
+def deviation(variance: NDArray[np.float64], mean: NDArray[np.float64]) -> tuple[float, ...]:
+    """Return standard deviations; 1 for a constant, which scaling must leave alone.
+
+    Parameters
+    ----------
+    variance, mean : array
+        Of each feature. A constant's variance may be a little above 0, by rounding: the smaller the mean, the less.
+    """
     deviation = np.sqrt(variance)
-    return tuple(np.where(deviation > 1e-12, deviation, 1.0).tolist())
+    return tuple(np.where(deviation > 1e-12 * np.minimum(1.0, np.abs(mean)), deviation, 1.0).tolist())

@@ -18,7 +18,14 @@ from flwr.serverapp import Grid
 from fedcollab.errors import InputError
 from fedcollab.flower.compat import input_error_text, limit_uploads, unreadable
 from fedcollab.flower.envelope import Answer, Envelope
-from fedcollab.flower.protocol import CLIENT_APP, HELLO, PROTOCOL, UNVERSIONED, version_difference
+from fedcollab.flower.protocol import (
+    CLIENT_APP,
+    HELLO,
+    PROTOCOL,
+    UNVERSIONED,
+    WORKER_DIED,
+    version_difference,
+)
 from fedcollab.flower.remote import DEADLINE, PATIENCE, Found, RemoteRuntime, Returned
 from fedcollab.wire.absence import Policy
 
@@ -167,6 +174,8 @@ class Exchange:
                     answers[name] = Answer(name, error=wrong)
                 elif reply.error.code in SILENT:
                     silent[name] = SILENT[reply.error.code].format(self.deadline)
+                elif input_error_text(str(reply.error.reason)) == WORKER_DIED:
+                    silent[name] = WORKER_DIED
                 else:
                     answers[name] = Answer(name, error=_failure(reply.error))
             if late:

@@ -185,9 +185,16 @@ def signed_by(path: Path, content: bytes, signature: str) -> bool:
 
 
 def _private_key(path: Path) -> ec.EllipticCurvePrivateKey:
+    """Read a silo's private key."""
     try:
         key = serialization.load_ssh_private_key(path.read_bytes(), None)
-    except (OSError, TypeError, ValueError, UnsupportedAlgorithm) as error:  # TypeError: it has a passphrase
+    except (
+        OSError,
+        TypeError,
+        ValueError,
+        UnsupportedAlgorithm,
+        NotImplementedError,
+    ) as error:  # TypeError: passphrase
         raise InputError(f"`{path}` cannot be read as this silo's key: {error}") from None
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise InputError(f"`{path}` must be a key that `fedcollab silo init` made")
@@ -262,7 +269,7 @@ def read_public_key(path: Path) -> bytes:
         raise InputError(f"`{path}` does not exist; expected the public key of a silo") from None
     except OSError as error:
         raise InputError(f"`{path}` cannot be read: {error.strerror}") from None
-    except (ValueError, UnsupportedAlgorithm):
+    except (ValueError, UnsupportedAlgorithm, NotImplementedError):  # the last: a compressed point
         fits = False
     if not fits:
         raise InputError(f"`{path}` must be a silo's public key (NAME.pub, made by `fedcollab silo init`)")

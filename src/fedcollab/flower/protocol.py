@@ -16,6 +16,7 @@ from fedcollab.errors import InputError
 PROTOCOL = 5
 UNVERSIONED = 1  # the version of a peer that sends none
 
+WORKER_DIED = "its worker died over the message"  # what a silo answers then; it is asked again
 HELLO = "hello"  # the action that asks a silo for its name; nothing is computed for it
 APP_NAME = "fedcollab-federation"
 SERVER_APP = "fedcollab.flower.coordinator.server_app:app"

@@ -9,18 +9,21 @@ from dataclasses import replace
 from fedcollab.data.client import list_clients
 from fedcollab.errors import number
 from fedcollab.federation import Clients, Federation
+from fedcollab.federation.task import check_numbers, check_task
 from fedcollab.inspection.columns import column_findings
 from fedcollab.inspection.labels import label_findings
 from fedcollab.inspection.profile import look
 from fedcollab.inspection.result import Finding, Inspection, ordered
 from fedcollab.inspection.tables import table_findings
+from fedcollab.inspection.target import target_findings
 from fedcollab.wire import open_runtime
+from fedcollab.wire.message import Message
 from fedcollab.wire.runtime import Runtime
 
 #: kinds that no knowledge about a column settles: the tables do not fit together
 STRUCTURE = ("column-missing", "column-extra", "column-kind", "column-order", "shape", "label-kind")
 #: of a client's reply, what an inspection keeps
-KEPT = ("quantity", "test_quantity", "labels", "columns")
+KEPT = ("quantity", "test_quantity", "labels", "columns", "target")
 
 
 def inspect(
@@ -29,6 +32,7 @@ def inspect(
     trust: Iterable[str] = (),
     test_share: float = 0.2,
     seed: int = 0,
+    task: str | None = None,
     runtime: str | None = None,
     device: str | None = None,
 ) -> Inspection:
@@ -47,6 +51,8 @@ def inspect(
         Hold-out share of clients without a test split, as in the run that follows.
     seed : int
         The seed that the hold-out is drawn from.
+    task : str, optional
+        "regression": whole numbers are a numeric target too; by default numbers with fractions are one.
     runtime : str, optional
         Where the client side runs: "vectorised" (default), "wire", "flower-simulation".
     device : str, optional
@@ -75,24 +81,30 @@ def inspect(
     if isinstance(clients, Federation):
         carrier: Runtime = clients.runtime
         names, test_share, seed = clients.names, clients.schema.test_share, clients.schema.seed
+        task = "regression" if clients.schema.task == "regression" else task
     else:
         given = list_clients(clients)
         name = runtime or "vectorised"
         carrier = given if isinstance(given, Runtime) else open_runtime(given, name, device or "cpu")
         names = carrier.names
-    message = {"test_share": float(test_share), "seed": seed, "key": secrets.token_hex(16)}
+    message: Message = {"test_share": float(test_share), "seed": seed, "key": secrets.token_hex(16)}
+    if task not in (None, "auto"):
+        check_task(str(task))
+        message["task"] = task
     replies = carrier.call(look, dict.fromkeys(names, message), partial=True)
     silent = [
         Finding(name, None, "no-answer", "warning", f"it did not answer the data check: {why}.", "")
         for name, why in {**carrier.missing, **carrier.absent}.items()
     ]
-    found = [*label_findings(replies), *column_findings(replies), *table_findings(replies), *silent]
+    check_numbers(task, [name for name, reply in replies.items() if reply["label_kind"] == "text"])
+    about_labels = [*label_findings(replies), *target_findings(replies)]
+    found = [*about_labels, *column_findings(replies), *table_findings(replies), *silent]
     known = set(trust)
     settled = [
         replace(each, severity="info") if each.column in known and each.kind not in STRUCTURE else each
         for each in found
     ]
-    profiles = {name: {key: reply[key] for key in KEPT} for name, reply in replies.items()}
+    profiles = {name: {key: reply[key] for key in KEPT if key in reply} for name, reply in replies.items()}
     return Inspection(ordered(settled), tuple(replies), profiles)
 
 

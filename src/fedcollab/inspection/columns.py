@@ -210,7 +210,7 @@ def _leakage(column: str, profiles: Mapping[str, Any], replies: Replies) -> Iter
     """Find columns that alone predict the label, over all clients or at one."""
     skills = {name: part["skill"] for name, part in profiles.items() if part["skill"] is not None}
     weights = {name: _errors(replies[name]) for name in skills}
-    effect = "if it was written down after the label was known, every accuracy is too good"
+    effect = "if it was written down after the label was known, every result is too good"
     remedy = f"--drop {quote(column)} (--trust {quote(column)}: it is known before)"
     if not skills:
         return

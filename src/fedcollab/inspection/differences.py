@@ -56,6 +56,8 @@ def column_differences(first: Message, second: Message) -> tuple[Difference, ...
     n, m = int(first["quantity"]), int(second["quantity"])
     theirs = {column["name"]: column for column in second["columns"]}
     found = [(LABEL, *_by_category(first["labels"], n, second["labels"], m))]
+    if "target" in first and "target" in second:
+        found = [(LABEL, *_distance(first["target"], n, second["target"], m))]
     for column in first["columns"]:
         other = theirs.get(column["name"])
         if other is not None:
@@ -109,6 +111,7 @@ def _normal_distance(v: float, mean_a: float, std_a: float, w: float, mean_b: fl
 
 
 def _roots(alpha: float, beta: float, gamma: float) -> list[float]:
+    """Return the real roots of alpha x^2 + beta x + gamma."""
     if abs(alpha) < 1e-12:
         return [-gamma / beta] if beta else []
     root = beta * beta - 4 * alpha * gamma

@@ -34,7 +34,10 @@ def impossible_profile(message: Mapping[str, Any], reply: Mapping[str, Any]) -> 
         return f"`labels` counts more than the {rows} rows"
     if reply["groups"] > rows or reply["duplicates"] >= rows + reply["test_quantity"]:
         return f"`groups` or `duplicates` are more than the {rows} rows allow"
-    for place, column in enumerate(columns, start=1):
+    if reply.get("far_targets", 0) > rows:
+        return f"`far_targets` are more than the {rows} rows"
+    targets = [reply["target"]] if "target" in reply else []
+    for place, column in enumerate([*columns, *targets], start=1):
         counted, distinct = column["present"], column["distinct"]
         if counted > rows or distinct > counted or (column["kind"] == "empty") != (counted == 0):
             return f"column {place} counts values that the {rows} rows cannot have"

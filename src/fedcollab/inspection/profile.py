@@ -9,18 +9,20 @@ well a column predicts the label, the one statistic here that is neither a count
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, TypedDict
 
 import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray
 
-from fedcollab.data.client import ClientData, feature_shape, is_table
+from fedcollab.data.client import ClientData
+from fedcollab.data.samples import feature_shape, is_numeric, is_table
 from fedcollab.data.spelling import spellings
 from fedcollab.data.split import with_test
 from fedcollab.errors import InputError
 from fedcollab.inspection.column import ColumnProfile, Count, profile, rounded
 from fedcollab.inspection.plausible import impossible_profile
+from fedcollab.inspection.target import far_values, in_parts, profile_of
 from fedcollab.silo.splits import limit_split
 from fedcollab.wire.action import Release, Step, action, free
 from fedcollab.wire.fields import MOST_SAMPLES, Finite, Positive, Quantity, Text, Whole
@@ -37,11 +39,15 @@ MANY = 100
 
 
 class InspectMessage(TypedDict):
-    """The message of `inspect`: which test split is held out where a client has none, and the key of checksums."""
+    """The message of `inspect`: which test split is held out where a client has none, and the key of checksums.
+
+    `task` is what models will predict, where that was decided already.
+    """
 
     test_share: Annotated[float, Meta(ge=0, le=1)]
     seed: Whole
     key: Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
+    task: NotRequired[Literal["classification", "regression"]]
 
 
 class InspectReply(TypedDict):
@@ -51,7 +57,8 @@ class InspectReply(TypedDict):
     `rare_spellings` whether one of them is another spelling of another label. `duplicates` counts the rows that repeat
     an earlier one, `expected_duplicates` those that chance would make, and every row is there a multiple of `repeats`
     times. `checksum` is that of the whole table. `groups` is how many groups the rows to train on belong to, 0 without
-    groups.
+    groups. Of a numeric target no label is counted: `target` is its profile, as of a column, and `far_targets` how many
+    values are far from most.
     """
 
     quantity: Quantity
@@ -68,6 +75,8 @@ class InspectReply(TypedDict):
     repeats: Positive
     checksum: Text
     columns: list[ColumnProfile]
+    target: NotRequired[ColumnProfile]
+    far_targets: NotRequired[Count]
 
 
 def _limit_message(message: InspectMessage, silo: Silo, limits: Limits) -> None:
@@ -87,7 +96,11 @@ def look(message: InspectMessage, silo: Silo) -> InspectReply:
     """Return counts and moments of the training rows, and a keyed checksum of the whole table."""
     data, test_quantity = _training_rows(silo, message["test_share"], message["seed"])
     limit = silo.limits.min_samples
-    labels, y, counts = np.unique(data.y, return_inverse=True, return_counts=True)
+    numeric = is_numeric(silo.data.y) or (message.get("task") == "regression" and data.y.dtype.kind in "if")
+    known = in_parts(data.y) if numeric else data.y
+    labels, y, counts = np.unique(known, return_inverse=True, return_counts=True)
+    if numeric:
+        labels, counts = labels[:0], counts[:0]
     by_label = {str(label): int(count) for label, count in zip(labels.tolist(), counts, strict=True)}
     rare = {label for label, count in by_label.items() if count < limit}
     doubtful = any(rare.intersection(texts) for texts in spellings(by_label).values())
@@ -110,6 +123,8 @@ def look(message: InspectMessage, silo: Silo) -> InspectReply:
         "checksum": _checksum(rows, message["key"]) if enough else "",
         "columns": [],
     }
+    if numeric:
+        reply["target"], reply["far_targets"] = profile_of(data.y, limit), far_values(data.y, limit)
     if is_table(data.x):
         private = silo.limits.require_privacy is not None
         reply["columns"] = [profile(str(name), data.x[name], y, limit, not private) for name in data.x.columns]
@@ -137,6 +152,7 @@ def _row_hashes(data: ClientData, key: str) -> NDArray[np.uint64]:
 
 
 def _hash_rows(x: Any, y: NDArray[Any], key: str) -> NDArray[np.uint64]:
+    """Return a checksum of each row with its label, keyed so that only checks with the same key can be compared."""
     if not is_table(x):
         salt = bytes.fromhex(key)
         hashed = [

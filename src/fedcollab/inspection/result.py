@@ -126,7 +126,8 @@ class Inspection:
         same: dict[tuple[Any, ...], list[Finding]] = {}
         for found in self.findings:
             alone = found.client is None or found.kind in ("same-table", "unreadable")
-            key = (found.kind, found.column, found.severity, found.remedy, found if alone else None)
+            reason = found.message if found.kind == "no-answer" else None
+            key = (found.kind, found.column, found.severity, found.remedy, reason, found if alone else None)
             same.setdefault(key, []).append(found)
         return [
             (members[0], list(dict.fromkeys(found.client for found in members if found.client is not None)))
@@ -178,7 +179,10 @@ class Inspection:
             found = tuple(Finding(**entry) for entry in content["findings"])
             if any(one.severity not in SEVERITIES or not isinstance(one.message, str) for one in found):
                 raise ValueError("a finding has no severity or message")
-            return cls(found, names_in(content, "clients"), dict(content["profiles"]))
+            profiles = dict(content["profiles"])
+            if any(int(one["quantity"]) != one["quantity"] or one["quantity"] < 1 for one in profiles.values()):
+                raise ValueError("a client has no number of rows")
+            return cls(found, names_in(content, "clients"), profiles)
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.findings)) or "Nothing was found that speaks against these data."

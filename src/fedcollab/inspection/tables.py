@@ -67,6 +67,7 @@ def _orders(replies: Replies) -> Iterator[Finding]:
 
 
 def _sizes(name: str, reply: Mapping[str, Any]) -> Iterator[Finding]:
+    """Find clients with too few rows, groups or test rows."""
     rows, test = reply["quantity"], reply["test_quantity"]
     if rows < TINY:
         seen = f"{rows} rows to train on"
@@ -81,7 +82,12 @@ def _sizes(name: str, reply: Mapping[str, Any]) -> Iterator[Finding]:
         severity = "error" if groups == 1 else "warning"
         yield Finding(name, None, "few-groups", severity, f"{seen}: {effect}.", "Leave it out, or go without --id.")
     if test < TINY_TEST:
-        step = f"one row is {100 / test:.0f} points of accuracy" if test else "nothing can be measured there"
+        step = (
+            "too few to say how sure a measure is"
+            if "target" in reply
+            else f"one row is {100 / max(1, test):.0f} points of accuracy"
+        )
+        step = step if test else "nothing can be measured there"
         remedy = "Bring a test split (NAME.test.csv), or a larger --test-share."
         yield Finding(name, None, "tiny-test", "info", f"{test} rows to test on: {step}.", remedy)
 

@@ -1,5 +1,9 @@
 from . import findings as findings
 from . import theme as theme
+from .advised import gain_table_rows as gain_table_rows
+from .client_table import client_columns as client_columns
+from .compared import ComparedRuns as ComparedRuns
+from .compared_shown import show_compared as show_compared
 from .figures import save_chart as save_chart
 from .findings import separating as separating
 from .findings import show_inspection as show_inspection

@@ -81,6 +81,7 @@ def weights(picture: Weights, *, live: bool = False) -> Chart:
     side = 1 if count <= CRISP else 1.4  # drawn pixel by pixel, neighbours overlap so that no gap shines through
     named: dict[str, Any] = {
         "values": [position + 0.5 for position in range(count)] if count <= AXIS else [],
+        "tickCount": max(count, 1),  # else every so many are left out
         "labelExpr": "names[floor(datum.value)]",
         "labelLimit": 110,
         "labelFontSize": label_size(count),

@@ -9,9 +9,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcollab.advice.result import LEVEL, Expected
-from fedcollab.advice.words import explain_client, gain_in_words, others_in_words, separates_in_words
-from fedcollab.report.words import headline, interval, range_of_names, signed
+from fedcollab.advice.gains import LEVEL, Expected
+from fedcollab.advice.words import (
+    client_gain_in_words,
+    gain_in_words,
+    mean_gain_in_words,
+    others_in_words,
+    separates_in_words,
+)
+from fedcollab.metrics import in_units
+from fedcollab.report.words import error_words, headline, interval, range_of_names, signed
 
 if TYPE_CHECKING:
     from fedcollab.advice.result import Advice
@@ -34,7 +41,7 @@ def known(gain: Expected) -> bool:
     return bool(np.isfinite(gain.mean) and np.isfinite(gain.stderr))
 
 
-def told(gain: Expected, metric: str) -> str:
+def told(gain: Expected, metric: str, points: str = "points") -> str:
     """Return a gain and its interval in brackets, for a table whose heading names the unit.
 
     Parameters
@@ -43,6 +50,8 @@ def told(gain: Expected, metric: str) -> str:
         The gain.
     metric : str
         "accuracy" (in points) or "loss".
+    points : str
+        What points are called.
 
     Examples
     --------
@@ -51,14 +60,14 @@ def told(gain: Expected, metric: str) -> str:
     """
     if not known(gain):
         return "not known"
-    words = gain_in_words(gain, metric).split(", probability")[0]
-    for part in (" points", " in loss", f"{100 * LEVEL:.0f} % interval "):
+    words = gain_in_words(gain, metric, points).split(", probability")[0]
+    for part in (f" {points}", " in loss", f"{100 * LEVEL:.0f} % interval "):
         words = words.replace(part, "")
     return words
 
 
 def client_sentence(advice: Advice, client: str) -> str:
-    """Return with whom a client should train, what it gains and how probable that is, in a sentence.
+    """Return what a client is expected to gain and how probable that is, for a row that names it and its coalition.
 
     Parameters
     ----------
@@ -67,9 +76,14 @@ def client_sentence(advice: Advice, client: str) -> str:
     client : str
         The client's name.
     """
-    if not known(advice.gains[client].accuracy):
-        return f"{client}: what it gains is not known, nobody could be measured."
-    return explain_client(advice, client).partition("\n")[0]
+    gain = advice.gains[client]
+    if not known(gain.accuracy):
+        return "Gain not known: nobody could be measured."
+    weights = dict(zip(advice.names, advice.weights[advice.names.index(client)].tolist(), strict=True))
+    if not any(weight > 0 for name, weight in weights.items() if name != client):
+        return "Alone."
+    text = client_gain_in_words(advice, client).replace(f"{100 * LEVEL:.0f} % interval ", "")
+    return f"{text}." if gain.measured else f"{text}, from the others' measurements: it has too few rows."
 
 
 def answer_lines(run: RunContents, advice: Advice) -> dict[str, Any]:
@@ -85,6 +99,7 @@ def answer_lines(run: RunContents, advice: Advice) -> dict[str, Any]:
     own = advice.candidate.kind == "own weights"
     return {
         "headline": str(advice).partition("\n")[0].removesuffix("."),
+        "gain": _gain(run, advice),
         "cards": "As coalitions, without own weights, these would be best:" if own else "",
         "why": _why(run, advice),
         "sure": _sure(run, advice),
@@ -108,14 +123,28 @@ def _why(run: RunContents, advice: Advice) -> list[str]:
     return lines + separates_in_words(advice)
 
 
+def _gain(run: RunContents, advice: Advice) -> list[str]:
+    """Return the mean gain over training alone in a sentence each: what is expected, and what training gave."""
+    lines = []
+    if advice.candidate.kind != "alone":
+        mean = advice.candidate.accuracy_gain
+        words = mean_gain_in_words(advice) if advice.target else gain_in_words(mean, "accuracy")
+        lines.append(f"Expected on average, against training alone: {words if known(mean) else 'not known'}.")
+        if measured_gains(run) is not None and run.judgement is not None:
+            average = run.judgement.gain("coalitions").average
+            points = advice.task.points
+            text = f"Measured after training: {signed(average.mean)} {points} on average ({interval(average)})"
+            if advice.target:
+                text += f"; RMSE {error_words(run.judgement.error_gain('coalitions').average)}"
+            lines.append(f"{text}.")
+    return lines
+
+
 def _sure(run: RunContents, advice: Advice) -> list[str]:
-    """Return sentences on the gain that is expected, on how many clients will gain, and on what came true."""
+    """Return sentences on how many clients will gain, and on those of whom little is known."""
     lines = []
     gains = {name: gain.accuracy for name, gain in advice.gains.items() if known(gain.accuracy)}
     if advice.candidate.kind != "alone":
-        mean = advice.candidate.accuracy_gain
-        words = gain_in_words(mean, "accuracy") if known(mean) else "not known"
-        lines.append(f"Expected on average, against training alone: {words}.")
         likely = sum(gain.probability >= LIKELY for gain in gains.values())
         against = [name for name, gain in gains.items() if gain.probability < UNLIKELY]
         lines.append(
@@ -129,10 +158,8 @@ def _sure(run: RunContents, advice: Advice) -> list[str]:
             f"Too few training rows to be measured: {range_of_names(unmeasured, 4)}. What they gain is what the "
             "others' measurements suggest."
         )
-    measured = measured_gains(run)
-    if measured is not None and run.judgement is not None:
-        average = run.judgement.gain("coalitions").average
-        lines.append(f"Measured after training: {signed(average.mean)} points on average ({interval(average)}).")
+    if run.judgement is not None and measured_gains(run) is not None and advice.candidate.kind != "alone":
+        lines.append(run.judgement.counted("coalitions"))
     return lines
 
 
@@ -190,9 +217,8 @@ def expected_rows(run: RunContents, advice: Advice, place: dict[str, int]) -> li
 
 def gains_caption(run: RunContents) -> str:
     """Return what stands below the chart of gains."""
-    text = (
-        f"What {'groups of clients' if len(run.names) > NAMED else 'each client'} can expect to gain in accuracy over "
-    )
+    who = "groups of clients" if len(run.names) > NAMED else "each client"
+    text = f"What {who} can expect to gain in {run.task.score} over "
     text += f"training alone, in points, with {100 * LEVEL:.0f} % intervals"
     if len(run.names) > NAMED:
         text += " of a client there; means over the clients of a group"
@@ -222,7 +248,7 @@ def groups_of(run: RunContents) -> dict[str, list[str]]:
 
 
 def gain_table_rows(advice: Advice, names: Sequence[str]) -> list[tuple[str, str, str, str]]:
-    """Return clients with their expected gain in points, its interval and the probability of gaining, as text.
+    """Return clients with their expected gain (see `gain_unit`), its interval and how probable it is, as text.
 
     Parameters
     ----------
@@ -232,8 +258,10 @@ def gain_table_rows(advice: Advice, names: Sequence[str]) -> list[tuple[str, str
         The clients.
     """
     rows = []
+    errors = advice.error_gains
+    write = _signed_units if advice.target else signed
     for name in names:
-        gain = advice.gains[name].accuracy
+        gain = errors.get(name, Expected(0.0, np.inf)) if advice.target else advice.gains[name].accuracy
         if not known(gain):
             rows.append((name, "not known", "", ""))
             continue
@@ -241,9 +269,21 @@ def gain_table_rows(advice: Advice, names: Sequence[str]) -> list[tuple[str, str
         rows.append(
             (
                 name,
-                signed(gain.mean),
-                f"{signed(low)} to {signed(high)}",
+                write(gain.mean),
+                f"{write(low)} to {write(high)}",
                 f"{100 * min(max(gain.probability, 0.01), 0.99):.0f} %",
             )
         )
     return rows
+
+
+def gain_unit(advice: Advice) -> str:
+    """Return in what `gain_table_rows` tells gains: points, or how much lower an error is, in the target's units."""
+    if not advice.target:
+        return advice.task.points
+    return "how much lower MAE is" if advice.target["loss"] == "absolute" else "how much lower RMSE is"
+
+
+def _signed_units(value: float) -> str:
+    """Return a figure in a target's units with its sign."""
+    return f"{'' if value < 0 else '+'}{in_units(value)}"

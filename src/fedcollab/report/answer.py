@@ -10,7 +10,7 @@ from fedcollab.coalitions import Stability, rationality
 from fedcollab.coalitions.explain import more_in_words
 from fedcollab.report.advised import answer_lines
 from fedcollab.report.clients import ClientRow, weakest
-from fedcollab.report.words import coalition_line, figure, headline, range_of_names
+from fedcollab.report.words import coalition_line, figure, headline, interval, range_of_names, signed
 
 if TYPE_CHECKING:
     from fedcollab.report.run import RunContents
@@ -54,6 +54,7 @@ def answer(
         if run.advice is not None
         else {
             "headline": headline(members, run.names),
+            "gain": _gain(run),
             "cards": "",
             "why": _why(run, rows),
             "sure": _sure(run, rows, moved, stable),
@@ -65,6 +66,14 @@ def answer(
         "singles": singles,
         "singles_words": "1 client, by itself" if len(singles) == 1 else f"{len(singles)} clients, each by itself",
     }
+
+
+def _gain(run: RunContents) -> list[str]:
+    """Return the mean gain over training alone that was measured, in a sentence; nothing before training."""
+    if run.judgement is None or not {"local", "coalitions"} <= set(run.results):
+        return []
+    gain, points = run.judgement.gain("coalitions").average, run.judgement.task.points
+    return [f"Measured, against training alone: {signed(gain.mean)} {points} on average ({interval(gain)})."]
 
 
 def _inside(run: RunContents, label: int) -> str:

@@ -106,6 +106,7 @@ def matrix(
     side = 1 if count <= CRISP else 1.4  # drawn pixel by pixel, neighbours overlap so that no gap shines through
     named: dict[str, Any] = {
         "values": [position + 0.5 for position in range(count)] if count <= NAMED else [],
+        "tickCount": max(count, 1),  # else every so many are left out
         "labelExpr": "names[order[floor(datum.value)]]",
         "labelLimit": 110,
         "labelFontSize": label_size(count),

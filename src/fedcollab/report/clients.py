@@ -115,6 +115,7 @@ def client_rows(run: RunContents, stable: Stability | None = None) -> list[Clien
     measured = {way: run.accuracy(way) for way in ("local", "coalitions")}
     both = run.judgement is not None and set(measured) <= set(run.results)
     gains = run.judgement.gain("coalitions") if both and run.judgement is not None else None
+    alone = run.advice is not None and run.advice.candidate.kind == "alone"  # then the bound decided nothing
     rows = []
     for client in np.argsort(collaboration.assignment, kind="stable").tolist():
         explanation = explain(collaboration, client)
@@ -128,8 +129,8 @@ def client_rows(run: RunContents, stable: Stability | None = None) -> list[Clien
                 samples=int(run.distances.quantities[client]),
                 alone=explanation.alone.bound,
                 now=explanation.now.bound,
-                why=why(explanation),
-                closest=_closest_words(choice, explanation, collaboration.objective),
+                why="" if alone else why(explanation),
+                closest="–" if alone else _closest_words(choice, explanation, collaboration.objective),
                 sure=None if stable is None else float(stable.same[client]),
                 margin=0.0 if choice is None else extra(choice, explanation),
                 accuracy_alone=known["local"],

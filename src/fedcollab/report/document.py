@@ -43,7 +43,7 @@ def render(run: RunContents) -> str:
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
     template = environment.from_string(_file("page.html"))
     fit = None if run.advice is None else run.advice.bound
-    moved = None if run.path is None else slider(run.distances, run.path, run.collaboration, fit)
+    moved = None if run.path is None else slider(run.distances, run.path, run.collaboration, fit, run.task.loss)
     stable = stability_of(run)
     rows = client_rows(run, stable)
     specs = _specs(run, moved)
@@ -58,6 +58,7 @@ def render(run: RunContents) -> str:
         date=str(run.config.get("started", ""))[:10],
         version=__version__,
         names=run.names,
+        task=run.task,
         sections=[each for each in SECTIONS if each[0] != "advice" or run.advice is not None],
         palette=len(theme.COALITIONS),
         ways=[(word, theme.WAYS[word]) for word in words_of.values()],

@@ -60,7 +60,7 @@ def headline(found: Inspection) -> str:
     if errors:
         return f"{_count(errors, 'thing makes', 'things make')} any advice on these data unsafe."
     if warnings:
-        return f"Nothing makes the advice unsafe; {_count(warnings, 'thing is', 'things are')} worth knowing."
+        return f"Nothing makes the advice unsafe; {_count(warnings, 'thing is', 'things are').lower()} worth knowing."
     return f"Nothing speaks against the data of these {len(found.names)} clients."
 
 
@@ -130,8 +130,21 @@ def separating(found: Inspection | None, names: Sequence[str], client: str | Non
 
 
 def _sentences(found: Inspection, pairs: Sequence[tuple[str, str]]) -> list[str]:
-    sentences = (difference_sentence(found, first, second) for first, second in pairs)
-    return [sentence for sentence in sentences if sentence is not None]
+    """Return a sentence for each pair with a different column, and one for all pairs without."""
+    known = [pair for pair in pairs if set(pair) <= set(found.profiles)]
+    alike = [pair for pair in known if not found.differences(*pair)]
+    told = [difference_sentence(found, *pair) for pair in known if pair not in alike]
+    common = set.intersection(*map(set, alike)) if alike else set()
+    if len(alike) == 1:
+        told.append(difference_sentence(found, *alike[0]))
+    elif len(common) == 1:
+        (client,) = common
+        others = [name for pair in alike for name in pair if name != client]
+        told.append(f"{client} differs in no single column by more than chance from {range_of_names(others)}.")
+    elif alike:
+        listed = "; ".join(f"{first} and {second}" for first, second in alike)
+        told.append(f"In no single column do these differ by more than chance: {listed}.")
+    return [sentence for sentence in told if sentence is not None]
 
 
 def _difference(each: Difference) -> str:

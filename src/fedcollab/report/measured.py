@@ -13,6 +13,7 @@ from fedcollab.coalitions import personal_weights
 from fedcollab.report.advised import NAMED, gains_caption, known, told
 from fedcollab.report.differences import PAIRS
 from fedcollab.report.words import figure
+from fedcollab.tasks import Task
 
 if TYPE_CHECKING:
     from fedcollab.advice.result import Advice, Candidate
@@ -73,7 +74,7 @@ def advice_section(run: RunContents) -> dict[str, Any] | None:
     if advice is None:
         return None
     return {
-        "candidates": [_candidate_row(each, each is advice.candidate) for each in advice.candidates],
+        "candidates": [_candidate_row(each, each is advice.candidate, advice.task) for each in advice.candidates],
         "against": _against(run, advice),
         "against_words": _against_words(run, advice),
         "weights": _weights_words(advice),
@@ -84,7 +85,7 @@ def advice_section(run: RunContents) -> dict[str, Any] | None:
     }
 
 
-def _candidate_row(candidate: Candidate, advised: bool) -> dict[str, Any]:
+def _candidate_row(candidate: Candidate, advised: bool, task: Task) -> dict[str, Any]:
     """Return one candidate's row of the table."""
     alone = candidate.kind == "alone"
     rounds = sorted(set(candidate.rounds))
@@ -95,7 +96,7 @@ def _candidate_row(candidate: Candidate, advised: bool) -> dict[str, Any]:
         "advised": advised,
         "remark": remark,
         "loss": "–" if alone else told(candidate.gain, "loss"),
-        "accuracy": "–" if alone else told(candidate.accuracy_gain, "accuracy"),
+        "accuracy": "–" if alone else told(candidate.accuracy_gain, "accuracy", task.points),
         "held_out": f"{np.mean(losses):.3f}" if losses else "–",
         "rounds": "–" if not rounds else str(rounds[0]) if len(rounds) == 1 else f"{rounds[0]} to {rounds[-1]}",
     }
@@ -119,7 +120,7 @@ def _against(run: RunContents, advice: Advice) -> list[dict[str, str]]:
     for words, bound, candidate in zip(("hard coalitions", "own weights"), bounds, _rivals(advice), strict=True):
         row = {"way": words, "bound": figure(bound), "label": "not tried", "loss": "–", "gain": "–"}
         if candidate is not None:
-            found = _candidate_row(candidate, False)
+            found = _candidate_row(candidate, False, advice.task)
             row |= {"label": candidate.label, "loss": found["held_out"], "gain": found["loss"]}
         rows.append(row)
     return rows
@@ -147,7 +148,8 @@ def _against_words(run: RunContents, advice: Advice) -> str:
 def _weights_words(advice: Advice) -> str:
     """Return what stands below the picture of the weights."""
     text = (
-        "Whose data (columns) weigh how much in whose model (rows), sorted by coalition: from 0 (bright) to 1 (dark)."
+        "Whose data (columns) weigh how much in whose model (rows), sorted by coalition: from 0 (bright) to 1 (dark), "
+        "with more colours for small weights."
     )
     if advice.algorithm == "ditto":
         text += " With Ditto these are the weights in the model of the coalition, to which each client's own is drawn."
@@ -166,10 +168,8 @@ def fit_words(advice: Advice) -> str:
     if not fit.get("pairs"):
         return "The bound could not be fitted: too little was measured."
     a, b, explained = float(fit["a"]), float(fit["b"]), float(fit["explained"])
-    text = (
-        f"Fitted to {fit['pairs']} measured gains, the bound says that little data costs a = {figure(a)} in log loss "
-    )
-    text += f"(times 1/√samples) and distance b = {figure(b)}"
+    text = f"Fitted to {fit['pairs']} measured gains, the bound says that little data costs a = {figure(a)} in "
+    text += f"{advice.task.loss} (times 1/√samples) and distance b = {figure(b)}"
     if fit.get("C") is not None:
         text += f", so that C = a / b = {figure(float(fit['C']))} for this model and these data"
     else:

@@ -52,8 +52,9 @@ def training_html(result: TrainingResult) -> str:
         (range_of_names(members), [f"{100 * np.mean([accuracy[name] for name in members]):.1f} %"])
         for members in result.coalitions[:LISTED]
     ]
-    title = f"{result.method}: mean accuracy {100 * np.nanmean(result.reported):.1f} % over {len(result.names)} clients"
-    return _page(title, _table(["coalition", "accuracy"], rows))
+    score = result.scores.task.score
+    title = f"{result.method}: mean {score} {100 * np.nanmean(result.reported):.1f} % over {len(result.names)} clients"
+    return _page(title, _table(["coalition", score], rows))
 
 
 def client_names(collaboration: Collaboration) -> list[str]:

@@ -72,12 +72,12 @@ def pictures(run: RunContents, moved: dict[str, Any] | None, *, live: bool) -> d
         made["labels"] = charts.label_mix(mixes, _drawn(run), shown).properties(height=height)
     if run.results:
         reached = _in_groups(run, trained.gain_rows(run, place), ("accuracy", "low", "high"), by="way")
-        made["gains"] = training_charts.gains(reached, _drawn(run)).properties(height=300)
+        made["gains"] = training_charts.gains(reached, _drawn(run), run.task.score).properties(height=300)
         curves = trained.curve_rows(run)
         for picture in curves:
-            chart = training_charts.curves(picture["rows"], trained.domain(curves), legend=not live).properties(
-                height=190
-            )
+            chart = training_charts.curves(
+                picture["rows"], trained.domain(curves), legend=not live, score=run.task.score
+            ).properties(height=190)
             made[f"curve-{picture['coalition']}"] = chart
     return made
 

@@ -42,7 +42,7 @@ def plot_training(result: TrainingResult) -> Chart:
         for i, (name, value) in enumerate(zip(result.names, result.reported, strict=True))
         if np.isfinite(value)
     ]
-    return _styled(training_charts.gains(rows, len(rows)).properties(width=WIDTH, height=240))
+    return _styled(training_charts.gains(rows, len(rows), result.scores.task.score).properties(width=WIDTH, height=240))
 
 
 def _styled(chart: Chart) -> Chart:

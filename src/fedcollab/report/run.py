@@ -20,6 +20,7 @@ from fedcollab.report.judgement import Judgement
 from fedcollab.runs.comparing import read_comparison
 from fedcollab.runs.learning_curve import read_learning_curve
 from fedcollab.runs.run import Run
+from fedcollab.tasks import CLASSIFICATION, TASKS, Task
 from fedcollab.wire import absence
 from fedcollab.wire.absence import Absence
 
@@ -77,7 +78,16 @@ class RunContents:
         """What the trainings mean, or None where nothing was trained."""
         if not self.results:
             return None
-        return Judgement.of(self.results, self.comparison, self.names, self.curve, self.advice)
+        return Judgement.of(
+            self.results, self.comparison, self.names, self.curve, self.advice, self.distances.quantities.tolist()
+        )
+
+    @property
+    def task(self) -> Task:
+        """What models predict, and what the figures are called."""
+        if self.advice is not None:
+            return self.advice.task
+        return TASKS[CLASSIFICATION] if self.judgement is None else self.judgement.task
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -33,7 +33,11 @@ DIGITS = 10_000
 
 
 def slider(
-    distances: Distances, path: CPath, collaboration: Collaboration | None, fit: BoundFit | None = None
+    distances: Distances,
+    path: CPath,
+    collaboration: Collaboration | None,
+    fit: BoundFit | None = None,
+    loss: str = "log loss",
 ) -> dict[str, Any]:
     """Return the data of the slider over C: one entry for each segment, and where the suggested and the run's C lie.
 
@@ -46,7 +50,9 @@ def slider(
     collaboration : Collaboration or None
         The run's answer, if there is one.
     fit : BoundFit, optional
-        The bound fitted to what was measured: then every segment has the mean gain in log loss that it predicts.
+        The bound fitted to what was measured: then every segment has the mean gain in loss that it predicts.
+    loss : str
+        What the loss is called.
     """
     segments = list(path)
     matrix, quantities = distances.matrix, distances.quantities.astype(np.float64)
@@ -88,6 +94,7 @@ def slider(
         "everyone": _shift(matrix, quantities, together),
         "everyone_gain": _gain(fit, together, matrix, quantities),
         "left_out": len(segments) - len(keep),
+        "loss": loss,
         "answer": None if collaboration is None else collaboration.assignment.tolist(),
     }
 
@@ -122,7 +129,7 @@ def packed(values: NDArray[np.float64] | None) -> list[int | None] | None:
 def _gain(
     fit: BoundFit | None, labels: NDArray[np.int64], matrix: NDArray[np.float64], quantities: NDArray[np.float64]
 ) -> float | None:
-    """Return the mean gain in log loss over training alone that the fitted bound predicts, if it tells anything."""
+    """Return the mean gain in loss over training alone that the fitted bound predicts, if it tells anything."""
     if fit is None or not fit.tells:
         return None
     return round(float(fit.partition_gain(labels, matrix, quantities).mean()), 4)

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedcollab.report.absent import unmeasured
-from fedcollab.report.advised import gain_table_rows
+from fedcollab.report.advised import gain_table_rows, gain_unit
 from fedcollab.report.judgement import Judgement
 from fedcollab.report.words import amount, answer_sentence, coalition_line, measure, plus_minus, range_of_names, signed
 from fedcollab.uncertainty import LEVEL
@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 
 #: clients up to which each one's expected gain is printed
 LISTED = 30
+#: clients that stay alone up to which each has a line of its own
+SINGLES = 6
+#: a terminal with fewer columns shows the table of gains without its less needed figures
+WIDE = 100
 
 
 def console() -> Console:
@@ -74,7 +78,7 @@ def show_run(fitted: Fitted, judgement: Judgement, page: Path, next_command: str
     shown.print()
     for line in judgement.contradictions():
         shown.print(f"[bold red]Not confirmed by training.[/bold red] {escape(line)}")
-    advice = None if fitted.settings.run is None else fitted.settings.run.advice()
+    advice = fitted.saved_advice
     if advice is not None:
         first, *others = str(advice).splitlines()
         shown.print(f"[bold]{escape(first)}[/bold]")
@@ -82,11 +86,16 @@ def show_run(fitted: Fitted, judgement: Judgement, page: Path, next_command: str
             shown.print(escape(line))
     else:
         shown.print(f"[bold]{escape(answer_sentence(collaboration, fitted.distances.names))}[/bold]")
+    singles = [members[0] for members in collaboration.coalitions if len(members) == 1]
     for number, members in enumerate(collaboration.coalitions, 1):
-        shown.print(f"  {number}. {escape(coalition_line(members, quantities))}")
+        if len(members) > 1 or len(singles) <= SINGLES:
+            shown.print(f"  {number}. {escape(coalition_line(members, quantities))}")
+    if len(singles) > SINGLES:
+        shown.print(f"  Alone: {escape(coalition_line(singles, quantities))}")
     shown.print()
-    shown.print(gain_table(judgement))
-    for line in verdict(judgement):
+    narrow = shown.width < WIDE
+    shown.print(gain_table(judgement, narrow=narrow))
+    for line in verdict(judgement, narrow=narrow):
         shown.print(escape(line))
     for line in judgement.remarks():
         shown.print(f"[bold]Note[/bold]: {escape(line)}")
@@ -119,27 +128,47 @@ def show_advice(advice: Advice) -> None:
         names = [*order[: LISTED // 2], *order[-(LISTED // 2) :]]
         shown.print(f"The {LISTED // 2} clients that gain most and least, of {len(advice.names)}:")
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("client", "expected gain (points)", "80 % interval", "probability of gaining"):
+    for heading in ("client", f"expected gain ({gain_unit(advice)})", "80 % interval", "probability of gaining"):
         table.add_column(heading, justify="left" if heading == "client" else "right")
     for name, *cells in gain_table_rows(advice, names):
         table.add_row(escape(name), *cells)
     shown.print(table)
 
 
-def gain_table(judgement: Judgement) -> Table:
-    """Return a table with the figures of every way of training, means over clients, and the most frequent class."""
+def gain_table(judgement: Judgement, *, narrow: bool = False) -> Table:
+    """Return a table with the figures of every way of training, means over clients, and the most frequent class.
+
+    Parameters
+    ----------
+    judgement : Judgement
+        What the trainings mean.
+    narrow : bool
+        Leave out RSD and the further measures, so that 80 columns are enough.
+    """
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("training", "accuracy", "gain", "IPR", "RSD", "worst client", "balanced", "AUC", "log loss"):
-        table.add_column(heading, justify="left" if heading == "training" else "right")
+    task = judgement.task
+    further = [] if narrow else list(task.further)
+    spread = [] if narrow else ["RSD"]
+    for heading in (
+        "training",
+        task.score,
+        "gain",
+        "IPR",
+        *spread,
+        "worst client",
+        *(f.short for f in further),
+        task.loss,
+    ):
+        table.add_column(heading, justify="left" if heading == "training" else "right", no_wrap=narrow)
     figures = judgement.figures()["results"]
     for way in judgement.results:
         accuracy, found = judgement.accuracy(way), figures[way]
-        gains = ["", "", ""]
+        gains = ["", "", *("" for _ in spread)]
         if "local" in judgement.results and way != "local":
             gain = judgement.gain(way).average
             gains = [f"{signed(gain.mean)}{plus_minus(gain)}", measure(found["ipr"], 100, " %", 0)]
-            gains += [measure(found["rsd"], 100, "", 1)]
-        measured = [measure(found[f"mean_{key}"], 100, " %", 1) for key in ("balanced_accuracy", "auc")]
+            gains += [measure(found["rsd"], 100, "", 1) for _ in spread]
+        measured = [each.text(found[f"mean_{each.key}"]) for each in further]
         table.add_row(
             judgement.ways.get(way, way),
             f"{amount(accuracy.average.mean)}{plus_minus(accuracy.average)} %",
@@ -151,17 +180,22 @@ def gain_table(judgement: Judgement) -> Table:
         )
     if judgement.majority is not None:
         mean = judgement.majority.average
-        table.add_row("most frequent class", f"{amount(mean.mean)}{plus_minus(mean)} %", style="dim")
+        table.add_row(task.constant_short, f"{amount(mean.mean)}{plus_minus(mean)} %", style="dim")
     return table
 
 
-def verdict(judgement: Judgement) -> list[str]:
-    """Return lines that say what the figures of `gain_table` mean."""
-    level = f"{100 * LEVEL:.0f} %"
-    key = (
-        f"Means over clients; ±: {level} interval. Gain: points over training alone; IPR: share of clients with one; "
-        "RSD: how unequal gains are."
-    )
+def verdict(judgement: Judgement, *, narrow: bool = False) -> list[str]:
+    """Return lines that say what the figures of `gain_table` mean.
+
+    Parameters
+    ----------
+    judgement : Judgement
+        What the trainings mean.
+    narrow : bool
+        Whether the table is the narrow one.
+    """
+    key = f"Means over clients; ±: {100 * LEVEL:.0f} % interval. Gain: {judgement.task.points} over training alone; "
+    key += "IPR: share of clients with one" + ("." if narrow else "; RSD: how unequal gains are.")
     return [key, *judgement.sentences(), *filter(None, [judgement.lengths()])]
 
 
@@ -180,8 +214,9 @@ def show_distances(distances: Distances, next_command: str) -> None:
     off = ~np.eye(len(names), dtype=bool)
     missing = int((~distances.observed[off]).sum()) // 2
     if missing:
+        pairs = "1 pair" if missing == 1 else f"{missing} pairs"
+        shown.print(f"{pairs} could not be measured: later, the same command with --resume measures them.")
         off &= distances.observed
-        shown.print(f"{missing} pair(s) could not be measured: later, the same command with --resume measures them.")
     if not off.any():
         return
     shown.print(
@@ -223,16 +258,15 @@ def show_training(result: TrainingResult, folder: Path, judgement: Judgement | N
         shown.print(f"[bold red]Not confirmed by training.[/bold red] {escape(line)}")
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("coalition")
-    table.add_column("accuracy", justify="right")
+    table.add_column(own.task.score, justify="right")
     for members in result.coalitions:
         mean = Judgement.of({"trained": result}, None, members).accuracy("trained").average
         table.add_row(escape(range_of_names(members)), f"{amount(mean.mean)}{plus_minus(mean)} %")
     shown.print(table)
     mean = own.accuracy("trained").average
-    further = [f"balanced {measure(own.mean('trained', 'balanced_accuracy'), 100, ' %', 1)}"]
-    further += [f"AUC {measure(own.mean('trained', 'auc'), 100, ' %', 1)}"]
-    further += [f"log loss {measure(own.mean('trained', 'loss'), 1, '', 3)}"]
-    shown.print(f"Mean accuracy {amount(mean.mean)}{plus_minus(mean)} % ({', '.join(further)}).")
+    further = [f"{each.short} {each.text(own.mean('trained', each.key))}" for each in own.task.further]
+    further += [f"{own.task.loss} {measure(own.mean('trained', 'loss'), 1, '', 3)}"]
+    shown.print(f"Mean {own.task.score} {amount(mean.mean)}{plus_minus(mean)} % ({', '.join(further)}).")
     if own.lengths():
         shown.print(own.lengths())
     for line in () if judgement is None else [*judgement.sentences(), *judgement.remarks()]:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedcollab import metrics
 from fedcollab.report.run import RunContents
 from fedcollab.report.ways import way_words
 from fedcollab.report.words import amount, measure, plus_minus, signed
@@ -58,16 +57,15 @@ def summary_rows(judgement: Judgement) -> list[dict[str, Any]]:
                 "worst": f"{amount(np.nanmin(accuracy.mean))} %",
                 "ipr": measure(found["ipr"], 100, " %", 0, "–"),
                 "rsd": measure(found["rsd"], 100, " points", 1, "–"),
-                "balanced": measure(found["mean_balanced_accuracy"], 100, " %", 1, "–"),
-                "auc": measure(found["mean_auc"], 100, " %", 1, "–"),
+                "further": [each.text(found[f"mean_{each.key}"], "–") for each in judgement.task.further],
                 "loss": measure(found["mean_loss"], 1, "", 3, "–"),
                 "best": way == "coalitions",
             }
         )
     if judgement.majority is not None:
-        empty = dict.fromkeys(("gain", "worst", "ipr", "rsd", "balanced", "auc", "loss"), "–")
+        empty = {**dict.fromkeys(("gain", "worst", "ipr", "rsd", "loss"), "–"), "further": ["–"] * 2}
         mean = _percent(judgement.majority.average)
-        rows.append({"way": "most frequent class", "mean": mean, "verdict": "", "best": False, **empty})
+        rows.append({"way": judgement.task.constant_short, "mean": mean, "verdict": "", "best": False, **empty})
     return rows
 
 
@@ -78,16 +76,7 @@ def _percent(found: Estimate) -> str:
 
 def verdict_rows(run: RunContents) -> list[str]:
     """Return a sentence for every client that was trained both alone and in its coalition."""
-    ours, local = run.accuracy("coalitions"), run.accuracy("local")
-    if ours is None or local is None or run.judgement is None:
-        return []
-    both, everyone = np.isfinite(ours) & np.isfinite(local), run.accuracy("global")
-    names = [name for name, known in zip(run.names, both, strict=True) if known]
-    gain = run.judgement.gain("coalitions")
-    intervals = list(zip(gain.low[both].tolist(), gain.high[both].tolist(), strict=True))
-    return metrics.verdicts(
-        names, ours[both], local[both], None if everyone is None else everyone[both], intervals=intervals
-    )
+    return [] if run.judgement is None else run.judgement.verdicts()
 
 
 def curve_rows(run: RunContents) -> list[dict[str, Any]]:
@@ -116,7 +105,7 @@ def curve_rows(run: RunContents) -> list[dict[str, Any]]:
 def domain(pictures: list[dict[str, Any]]) -> list[float]:
     """Return least and greatest accuracy of all curves, for one common axis."""
     values = [row["accuracy"] for picture in pictures for row in picture["rows"]]
-    return [max(0.0, min(values) - 0.02), min(1.0, max(values) + 0.02)]
+    return [max(min(0.0, min(values)), min(values) - 0.02), min(1.0, max(values) + 0.02)]
 
 
 def _groups(run: RunContents) -> list[tuple[int, list[str]]]:
@@ -132,7 +121,7 @@ def _groups(run: RunContents) -> list[tuple[int, list[str]]]:
 
 def _by_client(result: TrainingResult) -> dict[str, list[tuple[int, float]]]:
     """Return rounds and accuracies of each client, of its personal model where there is one."""
-    key = "accuracy" if result.personal_accuracy is None else "personal_accuracy"
+    key = f"personal_{result.scores.task.key}" if result.personal else result.scores.task.key
     found: dict[str, list[tuple[int, float]]] = defaultdict(list)
     for row in result.history:
         if row.get(key) is not None:

@@ -10,7 +10,7 @@ from fedcollab.report import theme
 from fedcollab.report.charts import NAMED, Chart, Rows, client_axis
 
 
-def gains(rows: Rows, count: int) -> Chart:
+def gains(rows: Rows, count: int, score: str = "accuracy") -> Chart:
     """Draw each client's accuracy trained alone, with everyone, and in its coalition, with intervals side by side.
 
     Parameters
@@ -19,19 +19,21 @@ def gains(rows: Rows, count: int) -> Chart:
         One row for each client and way of training, as `gain_rows` returns them.
     count : int
         How many clients there are.
+    score : str
+        What is drawn: "accuracy", or what stands for it.
     """
     ways = [way for way in theme.WAYS if any(row["way"] == way for row in rows)]
     base = alt.Chart(alt.InlineData(values=rows)).encode(
         x=client_axis(count), xOffset=alt.XOffset("way:N", scale=alt.Scale(domain=ways, paddingOuter=0.3))
     )
     spread = base.mark_rule(opacity=0.55).encode(
-        y=alt.Y("low:Q", title="Test accuracy", axis=alt.Axis(format=".0%"), scale=alt.Scale(zero=False)),
+        y=alt.Y("low:Q", title=f"Test {score}", axis=alt.Axis(format=".0%"), scale=alt.Scale(zero=False)),
         y2="high:Q",
         color=_way_colour(ways),
     )
     shape = {"alone": "circle", "everyone together": "cross", "in coalitions": "diamond", "as advised": "diamond"}
     points = base.mark_point(filled=True, opacity=1, size=60 if count <= NAMED else 20).encode(
-        y=alt.Y("accuracy:Q", title="Test accuracy", axis=alt.Axis(format=".0%"), scale=alt.Scale(zero=False)),
+        y=alt.Y("accuracy:Q", title=f"Test {score}", axis=alt.Axis(format=".0%"), scale=alt.Scale(zero=False)),
         color=_way_colour(ways),
         shape=alt.Shape(
             "way:N", scale=alt.Scale(domain=ways, range=[shape[way] for way in ways]), legend=alt.Legend(title=None)
@@ -39,14 +41,14 @@ def gains(rows: Rows, count: int) -> Chart:
         tooltip=[
             alt.Tooltip("name:N", title="Client"),
             alt.Tooltip("way:N", title="Trained"),
-            alt.Tooltip("accuracy:Q", title="Accuracy", format=".1%"),
+            alt.Tooltip("accuracy:Q", title=f"{score[0].upper()}{score[1:]}", format=".1%"),
             *([alt.Tooltip(end, format=".1%") for end in ("low:Q", "high:Q")] if "low" in rows[0] else []),
         ],
     )
     return alt.layer(*([spread] if any("low" in row for row in rows) else []), points)
 
 
-def curves(rows: Rows, domain: Sequence[float], *, legend: bool = True) -> Chart:
+def curves(rows: Rows, domain: Sequence[float], *, legend: bool = True, score: str = "accuracy") -> Chart:
     """Draw the mean test accuracy of a coalition's clients by round, for every way of training.
 
     Parameters
@@ -57,6 +59,8 @@ def curves(rows: Rows, domain: Sequence[float], *, legend: bool = True) -> Chart
         Least and greatest accuracy of the axis.
     legend : bool, default True
         Whether to draw the legend.
+    score : str
+        What is drawn: "accuracy", or what stands for it.
     """
     ways = [way for way in theme.WAYS if any(row["way"] == way for row in rows)]
     dash = {"alone": [2, 3], "everyone together": [7, 4], "in coalitions": [1, 0], "as advised": [1, 0]}
@@ -67,7 +71,7 @@ def curves(rows: Rows, domain: Sequence[float], *, legend: bool = True) -> Chart
             x=alt.X("round:Q", title="Round", axis=alt.Axis(grid=False, tickCount=5, tickMinStep=1)),
             y=alt.Y(
                 "accuracy:Q",
-                title="Test accuracy",
+                title=f"Test {score}",
                 axis=alt.Axis(format=".0%", tickCount=5),
                 scale=alt.Scale(domain=list(domain), nice=True),
             ),
@@ -80,7 +84,7 @@ def curves(rows: Rows, domain: Sequence[float], *, legend: bool = True) -> Chart
             tooltip=[
                 alt.Tooltip("round:Q", title="Round"),
                 alt.Tooltip("way:N", title="Trained"),
-                alt.Tooltip("accuracy:Q", title="Accuracy", format=".1%"),
+                alt.Tooltip("accuracy:Q", title=f"{score[0].upper()}{score[1:]}", format=".1%"),
             ],
         )
     )

@@ -7,6 +7,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from fedcollab.metrics import lower
 from fedcollab.uncertainty import LEVEL, Estimate
 
 if TYPE_CHECKING:
@@ -52,17 +55,19 @@ def headline(groups: Sequence[Sequence[str]], names: Sequence[str]) -> str:
 
 
 def figure(value: float) -> str:
-    """Return a number with three significant digits.
+    """Return a number with three significant digits, never as a power of ten.
 
     Examples
     --------
-    >>> figure(0.12345), figure(12345.6), figure(2.0)
-    ('0.123', '12,300', '2')
+    >>> figure(0.12345), figure(12345.6), figure(2.0), figure(0.0000752)
+    ('0.123', '12,300', '2', '0.0000752')
     """
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
     rounded = round(value, 2 - math.floor(math.log10(abs(value))))
-    return f"{rounded:,.0f}" if abs(rounded) >= 1000 else f"{rounded:.3g}"
+    if abs(rounded) >= 1000:
+        return f"{rounded:,.0f}"
+    return np.format_float_positional(rounded, precision=3, fractional=False, trim="-")
 
 
 def amount(share: float) -> str:
@@ -143,8 +148,26 @@ def plus_minus(found: Estimate) -> str:
     return "" if math.isnan(found.low) else f" ± {amount((found.high - found.low) / 2)}"
 
 
-def equivalent_words(factor: float, low: float, high: float, rows: float) -> str:
-    """Return how many times their rows clients would need alone for the same log loss, in words.
+def error_words(gain: Estimate) -> str:
+    """Return by how much an error is lower, in a target's units, with the interval.
+
+    Parameters
+    ----------
+    gain : Estimate
+        By how much it is lower.
+
+    Examples
+    --------
+    >>> error_words(Estimate(0.5, 0.1, -0.3, 1.3))
+    '0.5 lower (90 % interval 0.3 higher to 1.3 lower)'
+    """
+    if math.isnan(gain.low):
+        return lower(gain.mean)
+    return f"{lower(gain.mean)} ({100 * LEVEL:.0f} % interval {lower(gain.low)} to {lower(gain.high)})"
+
+
+def equivalent_words(factor: float, low: float, high: float, rows: float, loss: str = "log loss") -> str:
+    """Return how many times their rows clients would need alone for the same loss, in words.
 
     Parameters
     ----------
@@ -152,6 +175,8 @@ def equivalent_words(factor: float, low: float, high: float, rows: float) -> str
         How many times, and its interval; `high` may be infinity.
     rows : float
         How many training rows clients have on average.
+    loss : str
+        What the loss is called.
 
     Examples
     --------
@@ -166,7 +191,7 @@ def equivalent_words(factor: float, low: float, high: float, rows: float) -> str
     if factor > MOST_TIMES or factor * MOST_TIMES < 1:
         change = "too far from what was measured to say more"
         about = f"more than {MOST_TIMES} times its rows" if factor > 1 else f"less than 1/{MOST_TIMES} of its rows"
-    return f"in log loss as if each client trained alone with {about} ({100 * LEVEL:.0f} % interval {ends}; {change})."
+    return f"in {loss} as if each client trained alone with {about} ({100 * LEVEL:.0f} % interval {ends}; {change})."
 
 
 def times(factor: float) -> str:

@@ -71,9 +71,9 @@ def write_docs(workspace: Workspace, folder: Path, docs: Path, pages: Sequence[E
             continue
         if experiment.page and (docs / experiment.page).exists():
             _renew_page(workspace, folder, docs, experiment)
+            title = experiment.title if experiment.title.endswith("?") else f"{experiment.title}."
             parts.append(
-                f"## {experiment.name}\n\n{experiment.title} On a page of its own: [docs/{experiment.page}]"
-                f"({experiment.page}).\n"
+                f"## {experiment.name}\n\n{title} On a page of its own: [docs/{experiment.page}]({experiment.page}).\n"
             )
         else:
             made.save(experiment.name, folder, experiment.title)

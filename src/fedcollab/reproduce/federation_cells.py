@@ -26,7 +26,7 @@ from fedcollab import advise, baselines, distances, personal_weights, solve, tra
 from fedcollab.data import ClientData
 from fedcollab.errors import FedcollabWarning, InputError, choose
 from fedcollab.scenarios import federation_clients
-from fedcollab.training import TrainingResult, compare
+from fedcollab.training import TREE_ALGORITHMS, TREES, TrainingResult, compare
 
 Key = tuple[Any, ...]
 Result = dict[str, Any]
@@ -38,6 +38,19 @@ POLICIES = {
     "ditto": ("global", "ditto"),
     "own-intercept": ("global", "own-intercept"),
 }
+
+
+def policies_of(model: str) -> list[str]:
+    """Return the fixed policies that a model can follow: trees know no Ditto.
+
+    Parameters
+    ----------
+    model : str
+        The model's name.
+    """
+    return [policy for policy, (_, how) in POLICIES.items() if model != TREES or how in TREE_ALGORITHMS]
+
+
 #: the weight of the generalisation term in the paper's procedure
 PAPER_C = 10.0
 #: the distances that the paper's procedure is run with, by policy; FedAvg in the coalitions at C = 10
@@ -51,7 +64,7 @@ PROCEDURES = ("own-weights", *PAPER, *CLUSTERED)
 ASIDE = ("exam_schools", "flights_carriers", "fries_raters", "loans_states", "support_disease")
 
 
-def policy_cell(name: str, split: int, model: str, policy: str) -> Result:
+def policy_cell(name: str, split: int, model: str, policy: str, *, task: str | None = None) -> Result:
     """Train one of the fixed policies.
 
     Parameters
@@ -64,6 +77,8 @@ def policy_cell(name: str, split: int, model: str, policy: str) -> Result:
         "mlp" or "logistic".
     policy : str
         One of `POLICIES`.
+    task : str, optional
+        As in `fedcollab.train`; of a numeric target R2 stands for accuracy.
 
     Returns
     -------
@@ -72,11 +87,11 @@ def policy_cell(name: str, split: int, model: str, policy: str) -> Result:
     """
     warnings.simplefilter("ignore", FedcollabWarning)
     who, how = choose("policy", policy, POLICIES)
-    result = train(federation_clients(name, split), who, how, model, evaluate_every=None, seed=split)
+    result = train(federation_clients(name, split), who, how, model, evaluate_every=None, seed=split, task=task)
     return {"loss": rounded(result.reported_loss), "accuracy": rounded(result.reported)}
 
 
-def advice_cell(name: str, split: int, model: str) -> Result:
+def advice_cell(name: str, split: int, model: str, *, task: str | None = None) -> Result:
     """Ask for the advice, follow it, and compare it with training alone on the same test rows.
 
     Parameters
@@ -87,6 +102,8 @@ def advice_cell(name: str, split: int, model: str) -> Result:
         The split, and the seed of advice and training.
     model : str
         "mlp" or "logistic".
+    task : str, optional
+        As in `policy_cell`.
 
     Returns
     -------
@@ -97,11 +114,11 @@ def advice_cell(name: str, split: int, model: str) -> Result:
     warnings.simplefilter("ignore", FedcollabWarning)
     clients = federation_clients(name, split)
     started = time.process_time()
-    advice = advise(clients, model=model, seed=split)
+    advice = advise(clients, model=model, seed=split, task=task)
     asked = time.process_time() - started
-    followed = train(clients, advice, model=model, evaluate_every=None, seed=split)
+    followed = train(clients, advice, model=model, evaluate_every=None, seed=split, task=task)
     started = time.process_time()
-    alone = train(clients, "local", "fedavg", model, evaluate_every=None, seed=split)
+    alone = train(clients, "local", "fedavg", model, evaluate_every=None, seed=split, task=task)
     trained = time.process_time() - started
     found = compare(clients, {"alone": alone, "advice": followed})
     loss, accuracy = found.loss_gain("advice", over="alone"), found.accuracy_gain("advice", over="alone")

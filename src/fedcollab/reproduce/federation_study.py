@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from fedcollab.reproduce.federation_cells import POLICIES, Key, Result
+from fedcollab.reproduce.federation_cells import Key, Result, policies_of
+from fedcollab.tasks import CLASSIFICATION, TASKS, Task
 
 Z80 = NormalDist().inv_cdf(0.9)
 #: fewer pooled test rows of a client say too little
@@ -159,19 +160,19 @@ def make_study(
     -------
     Study
     """
-    lines = []
+    lines, fixed = [], policies_of(model)
     for name in federations:
-        at = {p: np.array([means_of(policies[name, s, model, p]) for s in splits]) for p in POLICIES}
+        at = {p: np.array([means_of(policies[name, s, model, p]) for s in splits]) for p in fixed}
         got = np.array([means_of(advised[name, s, model]) for s in splits])
         oracle = np.array([at[best_elsewhere(at, s, splits)][s] for s in splits])
         told = counted([advised[name, s, model]["advised"] for s in splits])
         gain = float(np.mean([at["alone"][s][0] - got[s][0] for s in splits]))
         noise = federation_stderr([advised[name, s, model] for s in splits])
         lines.append(Line(name, at, oracle, got, told, gain, noise))
-    stacked = {policy: np.concatenate([line.policies[policy] for line in lines]) for policy in POLICIES}
+    stacked = {policy: np.concatenate([line.policies[policy] for line in lines]) for policy in fixed}
     stacked |= {key: np.concatenate([getattr(line, key) for line in lines]) for key in ("oracle", "advice")}
     against = {}
-    for policy in POLICIES:
+    for policy in fixed:
         change = stacked[policy][:, 0] - stacked["advice"][:, 0]
         by = change.reshape(len(federations), -1).mean(axis=1)
         errors = by.mean() / (by.std(ddof=1) / np.sqrt(len(by))) if len(by) > 1 else np.nan
@@ -190,18 +191,26 @@ def make_study(
     )
 
 
-def text_lines(study: Study) -> list[str]:
-    """Return the table and the figures of one model as lines of text."""
+def text_lines(study: Study, task: Task = TASKS[CLASSIFICATION]) -> list[str]:
+    """Return the table and the figures of one model as lines of text.
+
+    Parameters
+    ----------
+    study : Study
+        The figures.
+    task : Task
+        What was predicted: of a numeric target R2 stands for accuracy.
+    """
     lines = [
         f"\n## {study.model}, {len(study.lines)} federations, {study.splits} splits\n",
-        "Mean over clients, then splits: log loss / accuracy.\n",
-        "| federation | " + " | ".join(POLICIES) + " | oracle | advice | advised (splits) | gain over alone |",
-        "|" + "---|" * (len(POLICIES) + 5),
+        f"Mean over clients, then splits: {task.loss} / {task.score}.\n",
+        "| federation | " + " | ".join(study.against) + " | oracle | advice | advised (splits) | gain over alone |",
+        "|" + "---|" * (len(study.against) + 5),
     ]
     lines += ["| " + " | ".join(row) + " |" for row in table_rows(study)]
     lines.append("| **mean** | " + " | ".join(mean_row(study)) + " | | |")
     captured = study.captured
-    lines.append(f"\nCaptured: {captured[0]:.0f} % in loss, {captured[1]:.0f} % in accuracy.")
+    lines.append(f"\nCaptured: {captured[0]:.0f} % in loss, {captured[1]:.0f} % in {task.score}.")
     for policy, (change, errors) in study.against.items():
         lines.append(f"Advice against {policy}: {change:+.4f} in loss, {errors:.1f} paired standard errors.")
     lines.append(f"Worse than alone beyond two standard errors: {', '.join(study.worse) or 'none'}.")
@@ -213,7 +222,8 @@ def text_lines(study: Study) -> list[str]:
     lines.append(f"Sign of clear gains right: {100 * right / max(clear, 1):.0f} % of {clear}.")
     for metric, by in study.coverage.items():
         told = ", ".join(f"{size} {100 * hit:.0f} % ({count})" for size, (hit, count) in sorted(by.items()))
-        lines.append(f"80 % predictive intervals of gains in {metric} cover: {told}.")
+        called = task.score if metric == "accuracy" else metric
+        lines.append(f"80 % predictive intervals of gains in {called} cover: {told}.")
     lines.append(f"Cost: {study.cost:.1f} ordinary trainings alone (CPU, rounds chosen).")
     return lines
 
@@ -222,7 +232,7 @@ def table_rows(study: Study) -> list[list[str]]:
     """Return one row of text a federation: policies, oracle, advice, what was advised, gain over alone."""
     rows = []
     for line in study.lines:
-        values = (*(line.policies[p].mean(axis=0) for p in POLICIES), line.oracle.mean(axis=0))
+        values = (*(line.policies[p].mean(axis=0) for p in study.against), line.oracle.mean(axis=0))
         cells = [f"{value[0]:.3f} / {100 * value[1]:.1f}" for value in values]
         cells.append(f"**{line.advice[:, 0].mean():.3f} / {100 * line.advice[:, 1].mean():.1f}**")
         rows.append([line.name, *cells, line.advised, f"{line.gain:+.3f} ± {line.noise:.3f}"])
@@ -231,7 +241,7 @@ def table_rows(study: Study) -> list[list[str]]:
 
 def mean_row(study: Study) -> list[str]:
     """Return the means over federations as text: policies, oracle, advice."""
-    keys = (*POLICIES, "oracle", "advice")
+    keys = (*study.against, "oracle", "advice")
     return [f"{study.means[key][0]:.4f} / {100 * study.means[key][1]:.2f}" for key in keys]
 
 

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 #: the options of `solve` that limit which coalitions there may be
 LIMITS = ("must_link", "cannot_link", "min_size", "max_size")
+#: the options of `train` that say how clients train together: of no matter to clients that are advised to stay alone
+HOW = ("options", "keep", "secure_aggregation")
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +69,11 @@ class Fitted:
     def advice(self) -> Advice:
         """Who should train with whom, how, and what each client will gain: measured when it is first asked for."""
         return self.advise()
+
+    @property
+    def saved_advice(self) -> Advice | None:
+        """The advice that the run directory has; None without one, or without a run directory."""
+        return None if self.settings.run is None else self.settings.run.advice()
 
     def advise(self, model: Any = None, **options: Any) -> Advice:
         """Measure on training rows who should train with whom, how, and what each client will gain.
@@ -150,11 +157,17 @@ class Fitted:
             raise InputError(f"`way` (={way!r}) must be one of: {', '.join(WAYS)}")
         coalitions: Any = self.collaboration.coalitions if way == "coalitions" else way
         named = self.settings.model if model is None else model
+        advice, followed = None, {}
         advised = way == "coalitions" and algorithm is None and self.settings.C == "auto" and named != "auto"
         if advised:
             keys = inspect.signature(advice_of.advise).parameters
-            coalitions = self.advise(model, **{key: value for key, value in options.items() if key in keys})
-            algorithm, options = None, {"options": None, "keep": None, **options}
+            advice = self.advise(model, **{key: value for key, value in options.items() if key in keys})
+            if advice.candidate.kind == "alone":  # then as advised is alone: the same models, not nearly the same
+                coalitions, algorithm = advice.coalitions, defaults.ALGORITHM
+                options = {key: value for key, value in options.items() if key not in HOW}
+            else:
+                coalitions, followed = advice, advice.followed
+                algorithm, options = None, {"options": None, "keep": None, **options}
         else:
             algorithm = algorithm or defaults.ALGORITHM
         model, settings = self._settled(algorithm, model, options)
@@ -166,9 +179,9 @@ class Fitted:
             run = self.settings.run
             if run is None:
                 return compute()
-            groups = coalitions.coalitions if advised else coalitions
+            groups = coalitions if advice is None else advice.coalitions
             made = {
-                "settings": _training_settings(model, {**settings, **(coalitions.followed if advised else {})}),
+                "settings": _training_settings(model, {**settings, **followed}),
                 "inputs": {**self.inputs, "coalitions": groups},
             }
             if advised:
@@ -308,8 +321,10 @@ def _training_settings(model: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     settings = {each.name: each.default for each in parameters if each.kind == each.KEYWORD_ONLY} | dict(given)
     algorithm, chosen = training.make_algorithm(settings["algorithm"], settings["options"])
     named = model if isinstance(model, str) else training.name_model(model)
-    for key in ("runtime", "device", "scale", "run_dir", "callbacks", "progress", "made"):
+    for key in ("runtime", "device", "scale", "task", "run_dir", "callbacks", "progress", "made"):
         settings.pop(key, None)
+    if settings["loss"] is None:  # that of the task
+        settings.pop("loss")
     return {**settings, "algorithm": algorithm, "options": chosen.options(), "model": named}
 
 

@@ -41,7 +41,7 @@ class FedCollab:
         Method of `estimate_distances`.
     seed : int
         Everything random is derived from it.
-    runtime, device, scale, missing_indicators, test_share
+    runtime, device, scale, missing_indicators, test_share, task
         How the clients are prepared; as in `fedcollab.federation.federate`.
     encoder : str, torch.nn.Module, callable or None
         Through which distances see images (see `estimate_distances`); training sees the images themselves.
@@ -84,6 +84,7 @@ class FedCollab:
     quiet: bool = True
     model: Any = defaults.MODEL
     model_options: dict[str, Any] = field(default_factory=dict)
+    task: str | None = None
 
     def __post_init__(self) -> None:
         read_C(self.C)
@@ -193,7 +194,7 @@ class FedCollab:
         if known is not None and self._asks_for(known.settings, known.columns is not None):
             given: dict[str, Any] = {"schema": known}
         else:
-            keys = ("scale", "missing_indicators", "test_share", "seed", "encoder")
+            keys = ("scale", "missing_indicators", "test_share", "seed", "encoder", "task")
             given = {key: getattr(self, key) for key in keys}
         with bar("encoding", quiet=self.quiet or self.encoder in (None, "none")) as progress:
             return federate(clients, runtime=self.runtime, device=self.device, progress=progress, **given)
@@ -205,6 +206,10 @@ class FedCollab:
             value = getattr(self, key)
             if value not in (None, "auto", settings[key]) and (key != "scale" or federation.schema.columns is None):
                 raise InputError(f"`{key}` (={value!r}) is not that of the federation given ({settings[key]!r})")
+        if self.task not in (None, "auto", federation.schema.task):
+            raise InputError(
+                f"`task` (={self.task!r}) is not that of the federation given ({federation.schema.task!r})"
+            )
         if self.encoder is not None:
             federation = federate(federation, encoder=self.encoder)
         if known is None or known == federation.schema or known.settings != federation.schema.settings:
@@ -221,7 +226,12 @@ class FedCollab:
             "seed": self.seed,
             "encoder": encoder,
         }
-        return asked == known
+        task = known.get("task", "classification")
+        return asked == {key: value for key, value in known.items() if key != "task"} and self.task in (
+            None,
+            "auto",
+            task,
+        )
 
     def _estimate(self, federation: Federation, progress: Progress) -> Distances:
         """Estimate the distances with the settings of this object."""

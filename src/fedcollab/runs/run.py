@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -36,7 +35,7 @@ from fedcollab.data.schema import Schema
 from fedcollab.distances import Distances
 from fedcollab.errors import FedcollabWarning, InputError
 from fedcollab.federation import Federation, describe_clients
-from fedcollab.runs import transaction
+from fedcollab.runs.folder import RunFolder
 from fedcollab.runs.provenance import as_json, differences, provenance
 
 T = TypeVar("T")
@@ -56,8 +55,8 @@ REDRAWN = 20
 STAMPED = "artefacts_say_what_they_were_made_with"
 
 
-class Run:
-    """The folder of a run.
+class Run(RunFolder):
+    """A run: its folder, what each stage left there, and whether that was made with the same settings and inputs.
 
     Parameters
     ----------
@@ -72,7 +71,7 @@ class Run:
     """
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+        super().__init__(path)
         self._trusted = False  # artefacts that do not say what they were made with
 
     @classmethod
@@ -103,6 +102,7 @@ class Run:
 
     @classmethod
     def _start(cls, path: str | Path, settings: Mapping[str, Any], *, fresh: bool) -> Run:
+        """Do what `start` says, while no other process changes the folder."""
         run = cls(path)
         wanted = as_json(settings)
         files.sweep(run.file("run.json"))
@@ -110,7 +110,7 @@ class Run:
             raise InputError(f"`--out` (={str(path)!r}) is a file; expected a folder")
         if run.has("run.json"):
             if fresh:
-                run._empty()
+                run.empty()
             elif run.config().get("settings") != wanted:
                 known = run.config().get("settings", {})
                 differing = [key for key, value in wanted.items() if known.get(key) != value]
@@ -159,63 +159,6 @@ class Run:
         run.recover()
         return run
 
-    # Files.
-
-    def make_folder(self) -> None:
-        """Make the folder of the run, if it is not there yet."""
-        files.check_target(self.file("run.json"))
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(f"`run_dir` (={str(self.path)!r}) cannot be made: {error.strerror}") from None
-
-    def working(self) -> AbstractContextManager[None]:
-        """Keep other processes from changing this run meanwhile; one that tries is refused (see `files.claim`)."""
-        return files.claim(self.path)
-
-    def file(self, name: str) -> Path:
-        """Return the path of a file of this run."""
-        return self.path / name
-
-    def has(self, name: str) -> bool:
-        """Return whether the run has a file or folder of this name."""
-        return self.file(name).exists()
-
-    def config(self) -> dict[str, Any]:
-        """Return the content of run.json; an empty dict where there is none."""
-        return files.read_json(self.file("run.json"), "run") if self.has("run.json") else {}
-
-    def write_config(self, content: Mapping[str, Any]) -> None:
-        """Write run.json; keys that are not in `content` keep their value."""
-        files.write_json(self.file("run.json"), "run", self.config_with(content))
-
-    def config_with(self, content: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the content of run.json with the keys of `content` replaced."""
-        return {key: value for key, value in {**self.config(), **content}.items() if key not in ("fedcollab", "format")}
-
-    def set_aside(self, *names: str) -> Path | None:
-        """Move files or folders of stages that will be computed again into a folder, so that nothing computed is lost.
-
-        Parameters
-        ----------
-        *names : str
-            Moved in this order: name last what the others were made from, so that a run that is killed half-way makes
-            them again.
-
-        Returns
-        -------
-        Path or None
-            The folder; None where none of them is there.
-        """
-        there = [name for name in names if self.has(name)]
-        if not there:
-            return None
-        target = self.path / "set-aside" / str(1 + sum(1 for _ in self.path.glob("set-aside/*")))
-        for name in there:
-            (target / name).parent.mkdir(parents=True, exist_ok=True)
-            self.file(name).rename(target / name)
-        return target
-
     # What the stages left.
 
     def schema(self) -> Schema:
@@ -226,7 +169,7 @@ class Run:
         InputError
             If schema.json is not the one that the distances were estimated with.
         """
-        known = self._made_of("distances.json", "schema.json") if self.has("distances.json") else None
+        known = self.made_of("distances.json", "schema.json") if self.has("distances.json") else None
         if known is not None and self.has("schema.json") and known != self.digest("schema.json"):
             raise InputError(
                 f"`{self.file('schema.json')}` is damaged, or was changed after distances.json was made with it; "
@@ -256,7 +199,7 @@ class Run:
         others = found.names is not None and tuple(found.names) != known.names
         if others or len(found.assignment) != len(known.names):
             raise InputError(f"`{path}` is about other clients than distances.json")
-        digest = self._made_of("collaboration.json", "distances.json")
+        digest = self.made_of("collaboration.json", "distances.json")
         if digest is not None and digest != self.digest("distances.json"):
             raise InputError(
                 f"`{path}` was made of other distances than distances.json; make it again: fedcollab solve"
@@ -267,7 +210,7 @@ class Run:
         """Return the advice, if there is one of the clients and distances that are there today."""
         if not self.has("advice.json"):
             return None
-        made_of = self._made_of("advice.json", "distances.json")
+        made_of = self.made_of("advice.json", "distances.json")
         if made_of not in (None, self.digest("distances.json")):
             return None
         found = Advice.load(self.file("advice.json"))
@@ -282,7 +225,7 @@ class Run:
             None if there is no collaboration yet, if it is constrained, or if computing again would take long.
         """
         today = (None, self.digest("distances.json"))
-        if self.has("path.json") and self._made_of("path.json", "distances.json") in today:
+        if self.has("path.json") and self.made_of("path.json", "distances.json") in today:
             return CPath.load(self.file("path.json"))
         found, known = self.collaboration(), self.distances()
         if found is None or found.constraints.any or len(known.names) > REDRAWN:
@@ -296,7 +239,7 @@ class Run:
             name = f"training/{way}/training.json"
             if not self.has(name):
                 continue
-            groups, collaboration = self._made_of(name, "coalitions"), self.collaboration()
+            groups, collaboration = self.made_of(name, "coalitions"), self.collaboration()
             if way == "coalitions" and groups is not None and collaboration is not None:
                 today = {frozenset(map(str, members)) for members in collaboration.coalitions}
                 if {frozenset(members) for members in groups} != today:
@@ -306,16 +249,7 @@ class Run:
             found[way] = training.TrainingResult.load(self.file(name))
         return found
 
-    def _made_of(self, name: str, key: str) -> Any:
-        """Return one of the inputs that an artefact was made of; None if it does not say."""
-        made = files.read_made(self.file(name))
-        return None if made is None else made["inputs"].get(key)
-
     # Stages.
-
-    def digest(self, name: str) -> str:
-        """Return the SHA-256 of a file of this run."""
-        return files.digest(self.file(name))
 
     def stage(self, name: str, load: Callable[[Path], T], made: Mapping[str, Any], compute: Callable[[], T]) -> T:
         """Return what a stage left, if it was made with the same settings and inputs; else compute and save it.
@@ -342,6 +276,7 @@ class Run:
             return self._stage(name, load, as_json(made), compute)
 
     def _stage(self, name: str, load: Callable[[Path], T], wanted: dict[str, Any], compute: Callable[[], T]) -> T:
+        """Do what `stage` says, while no other process changes the run."""
         if self.has(name):
             differing = self._differing(name, wanted)
             if not differing:
@@ -412,25 +347,6 @@ class Run:
         prints = {name: reply.get("fingerprint") for name, reply in described.items()}
         return {"schema.json": self.digest("schema.json"), "clients": prints}
 
-    def recover(self) -> None:
-        """Complete a change of several files that is ready, and remove one that is not."""
-        if self.has(transaction.NEXT):
-            with self.working():
-                transaction.complete(self.path)
-
-    def replace_files(self, write: Callable[[Path], None], aside: Mapping[str, str]) -> None:
-        """Change several files at once: a process that is killed leaves the old state, or one that `recover` completes.
-
-        Parameters
-        ----------
-        write : callable
-            Writes the new files into the folder that it is given, under their names in the run.
-        aside : mapping
-            Files that no longer hold, and where they are moved to.
-        """
-        with self.working():
-            transaction.replace(self.path, write, aside)
-
     def _differing(self, name: str, wanted: dict[str, Any]) -> list[str]:
         """Return, in words, which settings and inputs of an artefact differ from those that are asked for now."""
         made = files.read_made(self.file(name))
@@ -442,8 +358,3 @@ class Run:
             for part in ("settings", "inputs")
             for text in differences(made[part], wanted[part], newcomers=newcomers)
         ]
-
-    def _empty(self) -> None:
-        """Remove everything in the folder of the run."""
-        for item in sorted(self.path.rglob("*"), reverse=True):
-            item.rmdir() if item.is_dir() and not item.is_symlink() else item.unlink()

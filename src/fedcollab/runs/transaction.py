@@ -11,7 +11,8 @@ import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from fedcollab import files
+from fedcollab import files, parsing
+from fedcollab.errors import InputError
 
 #: where the new files wait until all of them are written
 NEXT = "history/.next"
@@ -48,15 +49,31 @@ def complete(folder: Path) -> None:
     """
     staged = folder / NEXT
     if (staged / "ready.json").exists():
-        plan = files.read_json(staged / "ready.json", "change")
-        for old, new in plan["aside"].items():
-            if (folder / old).exists() and not (folder / new).exists():
-                (folder / new).parent.mkdir(parents=True, exist_ok=True)
-                os.replace(folder / old, folder / new)
-        for name in plan["files"]:
-            if (staged / name).exists():
-                (folder / name).parent.mkdir(parents=True, exist_ok=True)
-                os.replace(staged / name, folder / name)
+        aside, names = _read(staged / "ready.json")
+        try:
+            for old, new in aside.items():
+                if (folder / old).exists() and not (folder / new).exists():
+                    (folder / new).parent.mkdir(parents=True, exist_ok=True)
+                    os.replace(folder / old, folder / new)
+            for name in names:
+                if (staged / name).exists():
+                    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                    os.replace(staged / name, folder / name)
+        except OSError as error:
+            raise InputError(
+                f"`{folder}` holds a change that was interrupted and cannot be completed: {error.strerror}"
+            ) from None
         files.sync_folder(folder)
-        (staged / "ready.json").unlink()
+        (staged / "ready.json").unlink(missing_ok=True)
     shutil.rmtree(staged, ignore_errors=True)
+
+
+def _read(path: Path) -> tuple[dict[str, str], list[str]]:
+    """Return what is moved aside, and which files come in; the folder may be from anyone, and names nothing outside."""
+    content = files.read_json(path, "change")
+    with parsing.complete(path, "change"):
+        aside, names = dict(content["aside"]), list(content["files"])
+        for name in (*aside, *aside.values(), *names):
+            if not isinstance(name, str) or not name.isprintable() or not {"", ".", ".."}.isdisjoint(name.split("/")):
+                raise ValueError(f"{name!r} is no file of this folder")  # an absolute path begins with an empty part
+        return aside, names

@@ -138,5 +138,4 @@ def disagreement(tables: Ints, shares: Floats) -> Floats:
     With y = p_i(c(x)), c(x) the one right class of an image, TV(P_i, P_j) = P(p_i(c) != p_j(c)): the share of labels
     that two clients do not agree on.
     """
-    distances: Floats = ((tables[:, None, :] != tables[None, :, :]) * shares).sum(axis=2)
-    return distances
+    return np.stack([((own != tables) * shares).sum(axis=1) for own in tables])  # row by row, as `label_distances`

@@ -124,4 +124,6 @@ def label_distances(mixes: Floats) -> Floats:
     [[0.0, 0.1429], [0.1429, 0.0]]
     """
     shares = mixes / mixes.sum(axis=1, keepdims=True)
-    return total_variation(shares[:, None, :], shares[None, :, :])
+    return np.stack(
+        [total_variation(own, shares) for own in shares]
+    )  # row by row: of thousands all at once take gigabytes

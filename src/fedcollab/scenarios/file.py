@@ -19,7 +19,7 @@ from fedcollab.scenarios.registry import SCENARIOS, make
 from fedcollab.scenarios.scenario import Scenario
 
 TABLES = ("scenario", "settings")
-TEXTS = ("algorithm", "encoder", "model", "stopping")
+TEXTS = ("algorithm", "encoder", "loss", "model", "stopping", "task")
 WHOLE = ("batch_size", "local_epochs", "rounds")
 POSITIVE = ("C", "discriminator_lr", "lr")
 
@@ -56,8 +56,10 @@ def load(path: str | Path) -> Scenario:
 def from_tables(content: dict[str, Any]) -> Scenario:
     """Make the scenario of a parsed file."""
     for table, values in content.items():
-        if table not in TABLES or not isinstance(values, dict):
+        if table not in TABLES:
             raise InputError(unknown("table", table, TABLES))
+        if not isinstance(values, dict):
+            raise InputError(f"`{table}` (={values!r}) must be a table")
     if "name" not in content.get("scenario", {}):
         raise InputError(f"the table [scenario] must have a `name`, one of: {', '.join(sorted(SCENARIOS))}")
     wanted = dict(content["scenario"])

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from fedcollab.data.client import ClientData, is_table
+from fedcollab.data.client import ClientData
+from fedcollab.data.samples import is_table
 from fedcollab.scenarios.data import Images
 from fedcollab.scenarios.deal import Floats, Ints, count_table, deal
 from fedcollab.scenarios.sizes import PerClient, per_client

@@ -102,7 +102,7 @@ class Certificate:
             identity.verify(bytes.fromhex(found.signature), found.signed_bytes(), ec.ECDSA(hashes.SHA384()))
         except InvalidSignature:
             raise Unproven(f"the certificate of `{found.name}` has a signature that is not its silo's") from None
-        except (ValueError, AssertionError, RecursionError, UnsupportedAlgorithm):
+        except (ValueError, AssertionError, RecursionError, UnsupportedAlgorithm, NotImplementedError):
             raise Unproven("a certificate of secure aggregation cannot be read") from None
         return found
 

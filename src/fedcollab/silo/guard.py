@@ -21,7 +21,7 @@ from fedcollab.errors import InputError
 from fedcollab.files import now
 from fedcollab.silo import audit, privacy
 from fedcollab.silo.audit import Audit, Entry
-from fedcollab.silo.plans import UPDATES, Approved, total_cost
+from fedcollab.silo.plans import STEPS, UPDATES, Approved, total_cost
 from fedcollab.wire.action import ACTIONS, SPENDS, Action, Refused, Release
 from fedcollab.wire.fields import BrokenMessage
 from fedcollab.wire.limits import Limits
@@ -148,21 +148,21 @@ class Guard:
 
     def _plan(self, action: Action, message: Message, silo: Silo) -> Approved | None:
         """Return the approved plan that a message belongs to, or None where the silo requires none."""
-        objections = []
+        objections: dict[bool, str] = {}  # the newest plan's, by whether it has such a step: there it says more
         for approved in reversed(self.plans):
             early = approved.approved > self._now()
             why = "the plan was approved later than this silo's clock shows: it must be set" if early else None
             why = why or approved.plan.objection(action, message, silo.name)
             if why is None:
                 return approved
-            objections.append(why)
+            objections.setdefault(action.step in STEPS[approved.plan.kind], why)
         if not self.limits.updates_for_distances and action.name.startswith(UPDATES):
             raise Refused(
                 f"{action.name!r} belongs to a distance that sends updates of models which the server chooses; this "
                 "silo does so in an approved plan that names it (or with `updates_for_distances = true` in its limits)"
             )
         if self.limits.require_plan:
-            known = f": {objections[0]}" if objections else "; none is approved"
+            known = f": {objections.get(True, objections.get(False))}" if objections else "; none is approved"
             raise Refused(f"{action.name!r} is in no plan that this silo has approved{known}")
         return None
 

@@ -44,6 +44,8 @@ METHODS = {
     "prototype": "prototype-",
     "label": "",
 }
+#: the actions that train models of trees, and those that train any other
+TREES, WEIGHTS = ("count-rows", "train-trees", "train-trees-folds"), ("train", "train-folds", "losses")
 #: how the names of actions begin that send updates of models which the server chooses
 UPDATES = ("cross-", "published-")
 #: the steps of each kind of plan
@@ -53,6 +55,8 @@ STEPS = {
     "join": (Step.CHECK, Step.SCHEMA, Step.DISTANCES, Step.ROUNDS, Step.TRAINING, Step.TESTING),
     "check": (Step.SCHEMA, Step.DISTANCES, Step.ROUNDS, Step.TRAINING, Step.TESTING),
 }
+#: what models are trained with where a plan does not say: for classes, and for a numeric target
+LOSSES = ("cross-entropy", "squared")
 #: the steps that a look with candidates has
 CANDIDATES = (Step.ADVICE, Step.ROUNDS)
 #: the steps that a plan has only if it says how models are trained
@@ -80,6 +84,8 @@ class Training(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         What takes a local step, "sgd" or "adam".
     weight_decay : float
         By how much weights shrink a step.
+    loss : str or None
+        What models are trained with; None: cross-entropy, or squared for a numeric target.
     """
 
     model: str
@@ -93,6 +99,7 @@ class Training(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     options: dict[str, Any] | None = None
     optimizer: str = "sgd"
     weight_decay: Annotated[float, Meta(ge=0)] = 0.0
+    loss: str | None = None
 
 
 class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -143,6 +150,8 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def digest(self) -> str:
         """The plan's digest, which is its name in the log."""
         fields = msgspec.to_builtins(self)
+        if self.training is not None and self.training.loss is None:  # as plans were before there were losses
+            del fields["training"]["loss"]
         if not self.newcomer:  # plans that were approved before there were newcomers keep their digest
             del fields["newcomer"]
         text = json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
@@ -214,6 +223,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             found = {
                 "model": described["name"],
                 "model options": described["options"],
+                "loss": described.get("loss", LOSSES[0]),
                 "batch size": setting["batch_size"],
                 "local epochs": setting["epochs"],
                 "optimiser": setting["optimizer"],
@@ -223,7 +233,9 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             numbers = {"step size": float(setting["lr"]), "weight decay": float(setting["weight_decay"])}
         except (ValueError, TypeError, KeyError, RecursionError):
             return "the setting cannot be read"
+        open_loss = wanted.loss is None and found["loss"] in LOSSES  # which of the two follows from the data
         expected = {
+            "loss": found["loss"] if open_loss else wanted.loss or " or ".join(LOSSES),
             "model": wanted.model,
             "model options": wanted.model_options,
             "batch size": wanted.batch_size,
@@ -247,6 +259,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self._coalition_objection(message, name)
 
     def _coalition_objection(self, message: Message, name: str) -> str | None:
+        """Return why the plan does not allow training with these clients, or None."""
         members = set(message.get("coalition", [name]))
         if self.kind == "join" and self.newcomer not in members:
             return f"the plan trains no coalition without {self.newcomer!r}"
@@ -387,6 +400,8 @@ def actions_of(plan: Plan) -> list[Action]:
         if action.step in CANDIDATES and plan.kind == "look" and not plan.candidates:
             continue
         if action.step in TRAINS and plan.training is None:
+            continue
+        if plan.training is not None and action.name in (WEIGHTS if plan.training.model == "xgboost" else TREES):
             continue
         found.append(action)
     return sorted(found, key=lambda action: (steps.index(action.step), action.name))

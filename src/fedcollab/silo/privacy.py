@@ -8,7 +8,7 @@
 
 Neighbours are data sets of equal size that differ in one sample; a client's number of samples is not hidden. The two
 releases are composed by Renyi accounting (Mironov, 2017): epsilon holds for everything that this procedure sends, and
-for nothing sent before it: schema, means and label counts of `federation.prepare` are not covered.
+for nothing sent before it: schema, means and label counts of `federation.prepare_client` are not covered.
 
 The noise comes from the operating system: noise that the server could repeat it could also take away. So two runs
 differ, whatever the seed.

@@ -60,7 +60,7 @@ def review(
         lines.append(f"The advice may train {plan.candidates} candidate(s); who trains with whom, and how, is open.")
     if not limits.require_plan:
         lines.append("This silo requires no plan: it also answers what is in none, with a budget for each day.")
-    lines += ["", *_about_training(plan, own), "Its budget, and what this silo's limits leave of it:"]
+    lines += ["", *_about_training(plan, limits, own), "Its budget, and what this silo's limits leave of it:"]
     allowed = plan.allowed(limits.budget)
     lines += [f"  {allowed[kind]} {words} (asked: {plan.budget.get(kind, 0)})" for kind, words in SPENDS.items()]
     lines += _about_limits(plan, limits)
@@ -120,14 +120,16 @@ def _about_change(plan: Plan) -> list[str]:
     return []
 
 
-def _about_training(plan: Plan, own: Collection[str]) -> list[str]:
+def _about_training(plan: Plan, limits: Limits, own: Collection[str]) -> list[str]:
     """Return how a plan trains, and from which models, in words."""
     training = plan.training
     if training is None:
         return []
+    steps = f"step size {training.lr:g}, optimiser {training.optimizer}, weight decay {training.weight_decay:g}"
+    steps = steps if training.loss is None else f"loss {training.loss}, {steps}"
     lines = [
         f"Training: model {training.model}, algorithm {training.algorithm}, batches of {training.batch_size}, "
-        f"step size {training.lr:g}, optimiser {training.optimizer}, weight decay {training.weight_decay:g}, at most "
+        f"{steps}, at most "
         f"{training.rounds} rounds of {training.local_epochs} local epoch(s)."
     ]
     told = {"the model": training.model_options, "the algorithm": training.options or {}}
@@ -138,6 +140,13 @@ def _about_training(plan: Plan, own: Collection[str]) -> list[str]:
         lines.append("Options of the algorithm are left open.")
     if plan.coalitions:
         lines.append("Coalitions: " + "; ".join(", ".join(group) for group in plan.coalitions) + ".")
+    if training.model == "xgboost":
+        lines.append(
+            "Of every tree the coordinator sees, level by level, sums of gradients by node and bin of each feature, "
+            "which tell about how many of this silo's samples of each class are there. A sum is of at least "
+            f"{limits.min_samples} samples (`min_samples`)"
+            + (" and has an error of half its standard error." if limits.blur_updates else ", without an error.")
+        )
     if training.secure_aggregation:
         lines.append("Updates are masked: the coordinator sees sums over a coalition alone.")
     else:

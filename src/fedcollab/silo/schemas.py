@@ -1,6 +1,7 @@
 """Which schema a silo takes over from a server: one that fits its own data, and no other.
 
-    types        a numeric column stays a number, a text column is encoded by categories
+    types        classes stay classes, and a numeric target numbers; a numeric column stays a number, a text column is
+                 encoded by categories
     categories   that the silo has in fewer rows than its limit count as missing (`data.rare`)
     scales       plausible for a federation in which the silo has at least a thousandth of all samples:
                  std >= s / 32  and  |mean - m| <= 32 std,        m, s the silo's own mean and deviation
@@ -19,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcollab import encoders
-from fedcollab.data.client import feature_shape, is_table
 from fedcollab.data.rare import alike_columns
+from fedcollab.data.samples import feature_shape, is_table
 from fedcollab.data.schema import Column, Schema
 from fedcollab.errors import InputError
 from fedcollab.wire.action import Refused
@@ -57,9 +58,10 @@ def limit_schema(schema: Schema, silo: Silo, limits: Limits) -> None:
         If types, columns, classes or scales are not those of the silo's data.
     """
     data = silo.rows
-    known = set(schema.classes)
-    if len(known) != len(schema.classes) or len(known) > CLASSES or not set(np.unique(data.y).tolist()) <= known:
-        raise Refused("`schema` has other classes than this silo")
+    if schema.task == "regression":
+        _limit_target(schema, data.y, limits)
+    else:
+        _limit_classes(schema, data.y)
     if is_table(data.x) != (schema.columns is not None):
         raise Refused("`schema` is for a table, or for arrays; this silo has the other")
     if schema.columns is None:
@@ -70,7 +72,24 @@ def limit_schema(schema: Schema, silo: Silo, limits: Limits) -> None:
         _limit_encoding(schema, silo)
 
 
+def _limit_classes(schema: Schema, y: NDArray[Any]) -> None:
+    """Refuse classes that are not those of this silo."""
+    known = set(schema.classes)
+    if len(known) != len(schema.classes) or len(known) > CLASSES or not set(np.unique(y).tolist()) <= known:
+        raise Refused("`schema` has other classes than this silo")
+
+
+def _limit_target(schema: Schema, y: NDArray[Any], limits: Limits) -> None:
+    """Refuse a numeric target where this silo has classes, and a scale that does not fit."""
+    if schema.classes or y.dtype.kind not in "if":
+        raise Refused("`schema` is for a numeric target; this silo has classes")
+    own = alike_columns(y.astype(np.float64), limits.min_samples)  # as it was summed
+    mean, scale = (float(part) for part in schema.target)
+    _limit_scale("the target", mean, scale, own.mean(), own.std())
+
+
 def _limit_table(schema: Schema, columns: tuple[Column, ...], table: Any, silo: Silo) -> None:
+    """Refuse columns, categories and scales that do not fit this silo's table."""
     names = [str(name) for name in table.columns]
     if sorted(column.name for column in columns) != sorted(names):
         raise Refused("`schema` has other columns than this silo")
@@ -93,6 +112,7 @@ def _limit_table(schema: Schema, columns: tuple[Column, ...], table: Any, silo: 
 
 
 def _limit_array(schema: Schema, silo: Silo) -> None:
+    """Refuse a shape and scales that do not fit this silo's arrays."""
     x = silo.data.x
     shape = tuple(feature_shape(x))
     if schema.shape != shape or schema.missing_indicators:
@@ -110,6 +130,7 @@ def _limit_array(schema: Schema, silo: Silo) -> None:
 
 
 def _limit_encoding(schema: Schema, silo: Silo) -> None:
+    """Refuse an encoder that this silo lacks, and scales that do not fit what it makes of the silo's samples."""
     encoding = schema.encoding
     assert encoding is not None
     try:

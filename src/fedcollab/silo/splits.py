@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcollab.data.client import is_table
+from fedcollab.data.samples import is_numeric, is_table
 from fedcollab.data.split import held_out
 from fedcollab.wire.action import Refused, require_samples
 from fedcollab.wire.limits import Limits
@@ -96,11 +96,15 @@ def objection(silo: Silo, share: float, seed: int, limits: Limits) -> str | None
 def _subsets(silo: Silo) -> NDArray[np.float64]:
     """Return the parts of a silo's samples that sums are told of, one row each: 1 where a sample belongs to it.
 
-    They are the samples of each label, those that have a value in a column, those that have another value in it than
-    the most frequent number, and those of each category (of a column of text, or of two numbers).
+    They are the samples of each label (of a numeric target, those with another value than most), those that have a
+    value in a column, those that have another value in it than the most frequent number, and those of each category (of
+    a column of text, or of two numbers).
     """
     data = silo.data
-    found: list[NDArray[Any]] = [data.y == label for label in np.unique(data.y)]
+    whole = np.ones(len(data.y), dtype=bool)
+    found: list[NDArray[Any]] = (
+        [whole, *_unusual(data.y, whole)] if is_numeric(data.y) else [data.y == label for label in np.unique(data.y)]
+    )
     columns = [data.x[name] for name in data.x.columns] if is_table(data.x) else []
     for values in columns:
         there = values.notna().to_numpy()
@@ -108,9 +112,7 @@ def _subsets(silo: Silo) -> NDArray[np.float64]:
             found.append(there)
         if values.dtype.kind in "iuf":
             numbers = values.to_numpy(dtype=np.float64, na_value=np.nan)
-            distinct, counts = np.unique(numbers[there], return_counts=True)
-            if len(distinct) > 2 and counts.max() > 1:  # those with another value than most, whose sum is theirs
-                found.append(there & (numbers != distinct[counts.argmax()]))
+            found += _unusual(numbers, there)
         texts = values.astype(str).to_numpy(dtype=str)
         distinct, counts = np.unique(texts[there], return_counts=True)
         if len(distinct) <= (2 if values.dtype.kind in "biuf" else MOST_TEXTS):
@@ -118,6 +120,12 @@ def _subsets(silo: Silo) -> NDArray[np.float64]:
             found += [there & (texts == text) for text in distinct[enough]]
             found.append(~there | np.isin(texts, distinct[~enough]))  # those of no such category
     return np.stack(found).astype(np.float64)
+
+
+def _unusual(numbers: NDArray[np.float64], there: NDArray[np.bool_]) -> list[NDArray[np.bool_]]:
+    """Return those that have another value than most, whose sum is theirs; nothing if no value is of more than one."""
+    distinct, counts = np.unique(numbers[there], return_counts=True)
+    return [there & (numbers != distinct[counts.argmax()])] if len(distinct) > 2 and counts.max() > 1 else []
 
 
 def limit_split(share: float, seed: int, silo: Silo, limits: Limits) -> None:

@@ -8,6 +8,7 @@ from .callbacks import TensorBoard as TensorBoard
 from .comparing import compare as compare
 from .comparison import MAJORITY as MAJORITY
 from .comparison import Comparison as Comparison
+from .exporting import export_models as export_models
 from .learning_curve import LearningCurve as LearningCurve
 from .learning_curve import measure_learning_curve as measure_learning_curve
 from .models import MODELS as MODELS
@@ -19,3 +20,5 @@ from .retraining import retrain as retrain
 from .run import train as train
 from .trained import TrainedModel as TrainedModel
 from .trained import load_model as load_model
+from .trees.forest import TREE_ALGORITHMS as TREE_ALGORITHMS
+from .trees.forest import TREES as TREES

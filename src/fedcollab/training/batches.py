@@ -136,7 +136,7 @@ def stacked(x: Sequence[Tensor], y: Sequence[Tensor], plans: Sequence[Sequence[N
     width = max(len(step) for steps in plans for step in steps)
     device = x[0].device
     rows = [torch.from_numpy(_padded(steps, width)).to(device) for steps in plans]
-    ys = torch.zeros((len(x), lengths[0] * width), dtype=torch.int64, device=device)
+    ys = torch.zeros((len(x), lengths[0] * width), dtype=y[0].dtype, device=device)
     for client, chosen in enumerate(rows):
         torch.index_select(y[client], 0, chosen, out=ys[client, : len(chosen)])
     ahead = min(lengths[0], max(1, AHEAD_BYTES // (4 * width * x[0][0].numel())))

@@ -9,6 +9,13 @@ one after the first step:
 
     s_j^2 = sum_s g_sj^2 - (sum_s g_sj)^2 / n,      g_sj sample s's part of the mean gradient
 
+Where the gradient of a unit (of any dense layer) is that of few samples, the first sum counts more, as if they were
+
+    FEWEST / m_u of each,       m_u = (sum_s |d_s|)^2 / sum_s d_s^2,       d_s sample s's gradient at the unit,
+
+for the update of a unit that one sample alone activates is that sample, and an error of half of it would average out
+over the rounds of a plan, whatever they are called.
+
 r_j turns gradients into updates: how far the row of parameters that j belongs to moved, by the length of its gradient,
 between one step and all of the round's.
 
@@ -38,6 +45,8 @@ from fedcollab.wire.silo import Silo
 
 #: the error of a value that is sent, as a share of its standard error
 SHARE = 0.5
+#: of how many samples a unit's gradient counts as at least, in its error
+FEWEST = 20
 #: parts of the samples from whose gradients the standard error is computed where layers are not known
 PARTS = 8
 #: where on the way from the first weights to the last standard errors are looked at: at the end, or also between
@@ -125,9 +134,12 @@ def errors(network: Network, w: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, T
         means, squares = [], []
         for h, delta in Dense(network, 1.0)._backward(w, whole):
             ones = torch.ones_like(h[0, :, :1])
+            square = delta[0].square()
+            alike = delta[0].abs().sum(0).square() / square.sum(0).clamp(min=1e-30)  # 0 where no sample has a gradient
+            square = square * (FEWEST / alike.clamp(min=1)).clamp(min=1)
             for inputs in (h[0], ones):
                 means.append((delta[0].T @ inputs).flatten())
-                squares.append((delta[0].square().T @ inputs.square()).flatten())
+                squares.append((square.T @ inputs.square()).flatten())
         mean, square = torch.cat(means), torch.cat(squares)
         return mean, (square - mean.square() / count).clamp(min=0).sqrt()
     parts = max(2, min(PARTS, count // 2))

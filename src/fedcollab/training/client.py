@@ -1,38 +1,30 @@
-"""The client side of training: what happens at a silo when a round's message arrives. Weights and aggregates leave.
+"""The client side of training: what happens at a silo when a round's message arrives. Weights and a mean loss leave.
 
-`train`     one round of local training: weights in, weights out
-`evaluate`  accuracy, loss, balanced accuracy, AUC, the loss's standard error and the number of samples on the client's
-            test split, of the model sent and of its own
-`losses`    the training loss of each of several models (how IFCA's clients choose)
-
-Each is written for many clients at once; a single silo is a group of one.
+`train` is one round of local training: weights in, weights out. It is written for many clients at once; a single silo
+is a group of one. What every message about a model is checked for is here too: `limit_setting`, `limit_coalition`.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Annotated, Any, NotRequired, TypedDict, cast
+from typing import Annotated, Any, NotRequired, cast
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch.nn import functional
 
 from fedcollab.errors import InputError
-from fedcollab.threads import balance, in_threads
-from fedcollab.training import honest, outcomes
+from fedcollab.training import honest
 from fedcollab.training.algorithms import make_algorithm
+from fedcollab.training.arrays import arrays_of, tensor_of
 from fedcollab.training.averaging import add_means, split_means, use_means
 from fedcollab.training.blur import update_lot
 from fedcollab.training.client_side import (
     Messages,
     Silos,
     algorithm_of,
-    arrays_of,
     data_of,
     gather,
-    guarded,
     in_stacks,
     is_finite,
     keep_state,
@@ -42,15 +34,15 @@ from fedcollab.training.client_side import (
     setting_of,
     slot_of,
     sorted_arrays,
-    tensor_of,
     tensors_sent,
 )
-from fedcollab.training.descend import OPTIMIZERS, Local, Setting, descend, gradient, personal, steps_of
+from fedcollab.training.descend import OPTIMIZERS, Local, Setting, descend, gradient, steps_of
 from fedcollab.training.hooks import Algorithm
-from fedcollab.training.kept import averaged_keys, first_state, with_own, withhold
-from fedcollab.training.measures import judged_loss, measure, rounded_losses, shown_loss, what_diverged
+from fedcollab.training.kept import averaged_keys, first_state, used_model, with_own, withhold
+from fedcollab.training.losses import CROSS_ENTROPY, LOSSES
+from fedcollab.training.measures import judged_loss, shown_loss, what_diverged
 from fedcollab.training.models import Network, size_of
-from fedcollab.training.plausible import impossible_losses, impossible_measures, impossible_update
+from fedcollab.training.plausible import impossible_update
 from fedcollab.training.secure_client import (
     SecureFields,
     SecureReply,
@@ -59,7 +51,9 @@ from fedcollab.training.secure_client import (
     refuse_absurd,
     sent_before,
 )
-from fedcollab.wire.action import Refused, Release, Step, action, require_samples, require_tests
+from fedcollab.training.trees.forest import growing_of
+from fedcollab.training.trees.rows import with_own_base
+from fedcollab.wire.action import Refused, Release, Step, action, require_samples
 from fedcollab.wire.fields import FurtherArrays, Sides, Whole
 from fedcollab.wire.limits import Limits
 from fedcollab.wire.message import Message
@@ -69,7 +63,6 @@ EPOCHS = 1_000  # local epochs that a client may be asked for in a round
 TRAINING = "trained"  # where a silo keeps what the next round's weights are compared with
 
 Weights = Annotated[NDArray[np.float32], Sides("P")]
-Measures = Annotated[NDArray[np.float64], Sides(6, nan=True)]
 
 
 class TrainMessage(SecureFields):
@@ -91,6 +84,9 @@ class TrainMessage(SecureFields):
         With whom the client trains, itself included.
     layer : int, optional
         Which of several models that the client trains in the same round this is, where it trains more than its own.
+    own_from : str, optional
+        An earlier training: if the client takes part for the first time, the parameters that stay with it (`keep`) go
+        on from the model that it uses since then.
     """
 
     setting: str
@@ -100,6 +96,7 @@ class TrainMessage(SecureFields):
     training: NotRequired[str]
     coalition: NotRequired[list[str]]
     layer: NotRequired[Whole]
+    own_from: NotRequired[str]
 
 
 class TrainReply(SecureReply):
@@ -109,51 +106,6 @@ class TrainReply(SecureReply):
     w: NotRequired[Weights]
     loss: NotRequired[Annotated[NDArray[np.float64], Sides(1)]]
     diverged: NotRequired[str]
-
-
-class EvaluateMessage(TrainMessage):
-    """What a client is sent to test a model.
-
-    Attributes
-    ----------
-    personal : bool
-        Test the client's personal model too.
-    keep : bool
-        Send the personal model back: in process alone, a silo with limits refuses it.
-    stay : bool
-        Keep the model that the client would use in its own state.
-    mean : bool
-        Use the means over rounds of what the client keeps.
-    """
-
-    personal: bool
-    keep: bool
-    stay: bool
-    mean: bool
-
-
-class EvaluateReply(TypedDict):
-    """What a client answers: the measures (`result.MEASURES`) of the model sent, and of its personal one."""
-
-    measures: Measures
-    personal_measures: NotRequired[Measures]
-    personal: NotRequired[Weights]
-
-
-class LossesMessage(TypedDict):
-    """What a client is sent to compare several models of one setting."""
-
-    setting: str
-    round: Whole
-    models: Annotated[NDArray[np.float32], Sides("K", "P")]
-    since: NotRequired[Whole]
-    training: NotRequired[str]
-
-
-class LossesReply(TypedDict):
-    """What a client answers: its training loss under each model."""
-
-    losses: Annotated[NDArray[np.float64], Sides("K", nan=True)]
 
 
 def train_stacked(messages: Messages, silos: Silos) -> dict[str, Message]:
@@ -181,32 +133,12 @@ def train_stacked(messages: Messages, silos: Silos) -> dict[str, Message]:
     return gather(messages, [before, *in_stacks(work, steps, setting, next(iter(silos.values())).device)])
 
 
-def evaluate_stacked(messages: Messages, silos: Silos) -> dict[str, Message]:
-    """Test a model at many clients, in as many threads as cores; arguments and result are those of `train_stacked`."""
-    setting = setting_of(messages)
-
-    def work(names: list[str]) -> dict[str, Message]:
-        return {name: guarded(_evaluate, messages[name], silos[name], setting) for name in names}
-
-    return gather(messages, in_threads(work, balance(dict.fromkeys(messages, 1))))
-
-
-def losses_stacked(messages: Messages, silos: Silos) -> dict[str, Message]:
-    """Compute the training losses of many clients; arguments and result are those of `train_stacked`."""
-    setting = setting_of(messages)
-
-    def work(names: list[str]) -> dict[str, Message]:
-        return {name: guarded(_losses, messages[name], silos[name], setting) for name in names}
-
-    return gather(messages, in_threads(work, balance(dict.fromkeys(messages, 1))))
-
-
 def limit_setting(message: Any, silo: Silo, limits: Limits) -> None:
     """Refuse a setting whose model or algorithm is unknown here, does not fit the weights, or asks for too much."""
     try:
         setting = Setting(**json.loads(message["setting"]))
         spec = json.loads(setting.model)
-        shape, classes = tuple(spec["shape"]), spec["classes"]
+        shape, classes, loss = tuple(spec["shape"]), spec["classes"], LOSSES[spec.get("loss", CROSS_ENTROPY)]
         whole = all(
             type(value) is int and value >= 1 for value in (setting.batch_size, setting.epochs, *shape, classes)
         )
@@ -218,18 +150,20 @@ def limit_setting(message: Any, silo: Silo, limits: Limits) -> None:
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise Refused(f"`setting` cannot be read: {type(error).__name__}") from None
     schema = silo.schema if "prepare" in silo.state else None
-    if schema is None or not proper or shape != schema.shape or classes != len(schema.classes):
+    if schema is None or not proper or shape != schema.shape or classes != schema.outputs:
         raise Refused("`setting` does not fit the data that were prepared, or asks for too much")
+    if loss.task != schema.task:
+        raise Refused(f"`setting` has a loss for a {loss.task}; the data were prepared for a {schema.task}")
     if "/" in options or "\\" in options:
         raise Refused("`setting` names a file of the silo's disk")
     make_algorithm(setting.algorithm, setting.options)
-    weights = message["models"][0] if "models" in message else message["w"]
-    if size_of(setting.model) != len(weights):
+    weights = message["models"][0] if "models" in message else message.get("w")
+    if weights is not None and size_of(setting.model) != len(weights):
         raise Refused(f"the model has {size_of(setting.model)} weights; the message has {len(weights)}")
 
 
-def limit_train(message: TrainMessage, silo: Silo, limits: Limits) -> None:
-    """Refuse a coalition that is too small or without this silo, too few samples, or a setting that does not fit."""
+def limit_coalition(message: Any, silo: Silo, limits: Limits) -> None:
+    """Refuse a coalition that is too small or without this silo, and too few samples."""
     members = set(message.get("coalition", []))
     if len(members) < limits.min_coalition or silo.name not in members:
         raise Refused(
@@ -237,7 +171,14 @@ def limit_train(message: TrainMessage, silo: Silo, limits: Limits) -> None:
             f"{limits.min_coalition} clients, itself among them"
         )
     require_samples(len(silo.arrays.y), limits, "an update")
+
+
+def limit_train(message: TrainMessage, silo: Silo, limits: Limits) -> None:
+    """Refuse a coalition that is too small or without this silo, too few samples, or a setting that does not fit."""
+    limit_coalition(message, silo, limits)
     limit_setting(message, silo, limits)
+    if growing_of(json.loads(message["setting"])["model"]) is not None:
+        raise Refused("trees are grown by histograms (`train-trees`); they have no updates of weights")
     limit_masks(message, silo, limits)
     honest.check_steps(Setting(**json.loads(message["setting"])), silo)
 
@@ -247,12 +188,6 @@ def _limit_update(message: TrainMessage, silo: Silo, limits: Limits) -> None:
     limit_train(message, silo, limits)
     given = cast(Message, message)
     honest.check_start(given, silo, Setting(**json.loads(message["setting"])), slot_of(given, TRAINING))
-
-
-def _limit_losses(message: LossesMessage, silo: Silo, limits: Limits) -> None:
-    """Refuse losses of fewer samples than the silo's limit, and a setting that does not fit."""
-    limit_setting(message, silo, limits)
-    require_samples(len(silo.arrays.y), limits, "a loss")
 
 
 @action(
@@ -271,45 +206,6 @@ def train(message: Annotated[TrainMessage, FurtherArrays], silo: Silo) -> Annota
     return cast(TrainReply, train_stacked({silo.name: message}, {silo.name: silo})[silo.name])
 
 
-def _limit_evaluate(message: EvaluateMessage, silo: Silo, limits: Limits) -> None:
-    """Refuse to send the personal model, and a setting that does not fit."""
-    if message["keep"]:
-        raise Refused("a personal model stays at its silo")
-    limit_setting(message, silo, limits)
-    require_tests(len(silo.arrays.y_test), limits, "a measure")
-
-
-@action(
-    "evaluate",
-    purpose="tested a model: accuracy, loss and its error",
-    release=Release.EXACT,
-    step=Step.TESTING,
-    limit=_limit_evaluate,
-    cost=lambda message, silo: {"models": 2 if message["personal"] else 1},
-    consistent=impossible_measures,
-    stacked=evaluate_stacked,
-    reads=lambda message, silo: [kept_state(silo, message, slot_of(message))],
-)
-def evaluate(message: Annotated[EvaluateMessage, FurtherArrays], silo: Silo) -> EvaluateReply:
-    """Test a model, and the client's personal one if that is asked, on the client's test split."""
-    return cast(EvaluateReply, evaluate_stacked({silo.name: message}, {silo.name: silo})[silo.name])
-
-
-@action(
-    "losses",
-    purpose="tested several models on training data: one loss a model",
-    release=Release.EXACT,
-    step=Step.TRAINING,
-    limit=_limit_losses,
-    cost=lambda message, silo: {"models": len(message["models"])},
-    consistent=impossible_losses,
-    stacked=losses_stacked,
-)
-def losses(message: LossesMessage, silo: Silo) -> LossesReply:
-    """Compute one client's training loss under each of several models."""
-    return cast(LossesReply, losses_stacked({silo.name: message}, {silo.name: silo})[silo.name])
-
-
 def _train_group(names: Sequence[str], messages: Messages, silos: Silos, setting: Setting) -> dict[str, Message]:
     """Train a stack of clients; if that fails, train them one by one, so that only the client at fault is lost."""
     try:
@@ -325,14 +221,14 @@ def _train_group(names: Sequence[str], messages: Messages, silos: Silos, setting
 def _train(names: Sequence[str], messages: Messages, silos: Silos, setting: Setting) -> dict[str, Message]:
     """Train a stack of clients, and keep the state of those whose loss and weights are finite."""
     algorithm = algorithm_of(setting)
-    clients = [_local(messages[name], silos[name], algorithm, setting) for name in names]
+    clients = [local_part(messages[name], silos[name], algorithm, setting) for name in names]
     means = {name: client.means for name, client in zip(names, clients, strict=True)}
     with lend_network(setting, silos[names[0]].device) as network:
         for name, local in zip(names, clients, strict=True):
             if "group" in messages[name]:
                 held = data_of(silos[name])
                 logits = gradient(network, setting).logits(local.message["w"], held["x_test"])
-                each = functional.cross_entropy(logits, held["y_test"], reduction="none")
+                each = network.loss.each(logits, held["y_test"])
                 refuse_absurd(messages[name], silos[name], each.double().cpu().numpy())
         replies, states, losses = descend(clients, algorithm, network, setting, messages[names[0]]["round"])
     result: dict[str, Message] = {}
@@ -364,58 +260,31 @@ def _shown(
         return np.array([loss]), loss
     data = data_of(silo)
     logits = gradient(network, setting).logits(tensor_of(message["w"], silo.device), data["x"])
-    each = functional.cross_entropy(logits, data["y"], reduction="none").double().cpu().numpy()
+    each = network.loss.each(logits, data["y"]).double().cpu().numpy()
     return shown_loss(each, silo, message["w"]), judged_loss(each, silo, message["w"])
 
 
-def _evaluate(message: Message, silo: Silo, setting: Setting) -> Message:
-    """Test a model, and the client's personal one if that is asked, on one client's test split."""
-    algorithm = algorithm_of(setting)
-    client = _local(message, silo, algorithm, setting, mean=message["mean"])
-    data = data_of(silo)
-    with lend_network(setting, silo.device) as network:
-        grad = gradient(network, setting)
-        logits = grad.logits(client.message["w"], data["x_test"])
-        asked = [message["setting"], message["w"]]
-        used = client.message["w"].cpu().numpy()
-        reply: Message = {"measures": measure(logits, data["y_test"], silo, "model", *asked, used)}
-        if message["personal"]:
-            own = personal(client, algorithm, network, setting, message["round"])
-            logits = grad.logits(own, data["x_test"])
-            reply["personal_measures"] = measure(logits, data["y_test"], silo, "personal", *asked, own.cpu().numpy())
-            if message["keep"]:
-                reply["personal"] = own.cpu().numpy()
-        if message["stay"]:
-            last = (own if message["personal"] else client.message["w"])[: network.parameters + network.buffers]
-            silo.state["model"] = {"w": last.cpu().numpy(), "model": setting.model}
-            honest.note_model(message, silo, setting, slot_of(message, TRAINING))
-            outcome = outcomes.of_logits(logits, data["y_test"])
-            outcomes.keep(silo, message.get("training", ""), outcome, last.cpu().numpy())
-    return reply
-
-
-def _losses(message: Message, silo: Silo, setting: Setting) -> Message:
-    """Compute one client's training loss under each of several models."""
-    data = data_of(silo)
-    models = torch.tensor(message["models"], device=silo.device)
-    with lend_network(setting, silo.device) as network:
-        grad = gradient(network, setting)
-        losses = [functional.cross_entropy(grad.logits(w, data["x"]), data["y"], reduction="none") for w in models]
-    means = np.array([float(each.mean()) for each in losses])
-    each = np.stack([each.double().cpu().numpy() for each in losses])
-    return {"losses": rounded_losses(means, each, silo, "losses", message["models"])}
-
-
-def _local(message: Message, silo: Silo, algorithm: Algorithm, setting: Setting, *, mean: bool = False) -> Local:
+def local_part(message: Message, silo: Silo, algorithm: Algorithm, setting: Setting, *, mean: bool = False) -> Local:
     """Return a client's part in a round: its data, what it was sent, and its state (a new one if it is new).
 
-    With `mean` its state is the mean over rounds, to be tested.
+    Parameters
+    ----------
+    message : mapping
+        What the client was sent.
+    silo : Silo
+        The client.
+    algorithm : Algorithm
+        The algorithm.
+    setting : Setting
+        What all clients have in common.
+    mean : bool
+        Whether its state is the mean over rounds, to be tested.
     """
     data = data_of(silo)
     sent = tensors_sent(message, silo.device)
     kept = kept_state(silo, message, slot_of(message))
     if kept is None:
-        state = first_state(algorithm, sent, setting)
+        state = first_state(algorithm, sent, setting, used_model(message, silo, setting))
         if state and "since" in message:
             raise InputError(
                 f"client `{silo.name}` has lost what it kept of round {message['since']} of this training; "
@@ -428,4 +297,6 @@ def _local(message: Message, silo: Silo, algorithm: Algorithm, setting: Setting,
         state = use_means(state, means)
     lot = update_lot(silo, message["setting"], message["round"], *sorted_arrays(message, state))
     least = silo.limits.min_batch
-    return Local(silo.lot, data["x"], data["y"], with_own(sent, state, setting), state, means, least, lot)
+    own = with_own_base(sent, silo, setting) if setting.keep else None  # of trees, which fit it anew
+    own = with_own(sent, state, setting) if own is None else own
+    return Local(silo.lot, data["x"], data["y"], own, state, means, least, lot)

@@ -17,6 +17,7 @@ from fedcollab.data.schema import Arrays
 from fedcollab.errors import InputError
 from fedcollab.threads import balance, in_threads
 from fedcollab.training.algorithms import make_algorithm
+from fedcollab.training.arrays import arrays_of, tensor_of
 from fedcollab.training.descend import Setting
 from fedcollab.training.hooks import Algorithm, State
 from fedcollab.training.models import Network
@@ -141,11 +142,6 @@ def data_of(silo: Silo) -> Tensors:
     return _tensors[arrays]
 
 
-def tensor_of(value: NDArray[Any], device: str) -> Tensor:
-    """Return an array as a tensor, without a copy where the array is writeable (PyTorch has no read-only tensors)."""
-    return (torch.from_numpy(value) if value.flags.writeable else torch.tensor(value)).to(device)
-
-
 def tensors_sent(message: Message, device: str) -> Tensors:
     """Return the arrays of numbers that a message carries for the algorithm, as tensors."""
     arrays = {key: value for key, value in message.items() if isinstance(value, np.ndarray) and value.dtype.kind == "f"}
@@ -167,11 +163,6 @@ def sorted_arrays(message: Message, state: State) -> list[NDArray[Any]]:
     """
     sent = {key: value for key, value in message.items() if isinstance(value, np.ndarray) and value.dtype.kind == "f"}
     return [values[key] for values in (sent, arrays_of(state)) for key in sorted(values)]
-
-
-def arrays_of(values: State) -> Message:
-    """Return tensors as NumPy arrays, for a message."""
-    return {key: value.cpu().numpy() for key, value in values.items()}
 
 
 def is_finite(value: Tensor) -> bool:

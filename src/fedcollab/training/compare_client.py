@@ -13,17 +13,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcollab.training import outcomes
+from fedcollab.training.arrays import tensor_of
 from fedcollab.training.client import limit_setting
-from fedcollab.training.client_side import data_of, lend_network, tensor_of
+from fedcollab.training.client_side import data_of, lend_network
+from fedcollab.training.compare_measures import compared
 from fedcollab.training.descend import Setting, gradient
-from fedcollab.training.measures import compared
+from fedcollab.training.losses import LOSSES, Loss, choose_loss
 from fedcollab.training.outcomes import Outcome
 from fedcollab.training.plausible import impossible_comparison
+from fedcollab.training.scores import SCORES
 from fedcollab.wire.action import Refused, Release, Step, action
 from fedcollab.wire.fields import FurtherArrays, Sides, Whole
 from fedcollab.wire.limits import Limits
 from fedcollab.wire.silo import Silo
 
+#: what a client answers about classes, and about a numeric target
+COMPARED = ({"right", "loss", "spread"}, {"loss", "spread", "unexplained", "unexplained_spread"})
 Lists = Annotated[list[str], Sides("K")]
 
 
@@ -51,20 +56,25 @@ class CompareReply(TypedDict):
         The number of test samples.
     known : list of bool
         Whether the client knows the model's outcome: it was sent, or kept.
-    right : array, optional
-        How many test samples each two models both get right; missing where there are fewer than the silo's limit. The
-        rows and columns of models that are not known are 0.
     loss : array, optional
-        The mean loss of each model.
+        The mean loss of each model; missing, as is all else, where there are fewer test samples than the silo's limit.
+        What is about models that are not known is 0.
     spread : array, optional
         The covariances of the models' losses over test samples.
+    right : array, optional
+        Of classes, how many test samples each two models both get right.
+    unexplained, unexplained_spread : array, optional
+        Of a numeric target, the share of its variance that each model does not explain (1 - R2), and the covariances of
+        the samples' parts in it.
     """
 
     samples: Whole
     known: Annotated[list[bool], Sides("M")]
-    right: NotRequired[Annotated[NDArray[np.int64], Sides("M", "M", low=0)]]
     loss: NotRequired[Annotated[NDArray[np.float64], Sides("M")]]
     spread: NotRequired[Annotated[NDArray[np.float64], Sides("M", "M")]]
+    right: NotRequired[Annotated[NDArray[np.int64], Sides("M", "M", low=0)]]
+    unexplained: NotRequired[Annotated[NDArray[np.float64], Sides("M", low=0)]]
+    unexplained_spread: NotRequired[Annotated[NDArray[np.float64], Sides("M", "M")]]
 
 
 def _limit(message: CompareMessage, silo: Silo, limits: Limits) -> None:
@@ -83,8 +93,9 @@ def _one_more(message: CompareMessage, reply: CompareReply) -> str | None:
     """Return what is wrong with a reply that is not about every model and one more, or whose counts are not counts."""
     if len(reply["known"]) != len(message["trainings"]) + 1:
         return "the reply is about another number of models"
-    if len({key in reply for key in ("right", "loss", "spread")}) > 1:
-        return "`right`, `loss` and `spread` belong together"
+    given = reply.keys() - {"samples", "known"}
+    if given and given not in COMPARED:
+        return f"`{'`, `'.join(sorted(given))}` do not belong together"
     return impossible_comparison(reply)
 
 
@@ -100,22 +111,28 @@ def _one_more(message: CompareMessage, reply: CompareReply) -> str | None:
 )
 def compare(message: Annotated[CompareMessage, FurtherArrays], silo: Silo) -> CompareReply:
     """Compare models, and always giving the most frequent class, on one client's test split."""
-    found = [_outcome(message, position, silo) for position in range(len(message["trainings"]))]
-    found.append(outcomes.of_majority(silo, len(silo.schema.classes)))
+    constant = outcomes.of_constant(silo, _loss(message, silo))
+    found = [*(_outcome(message, position, silo) for position in range(len(message["trainings"]))), constant]
     samples = len(silo.arrays.y_test)
     reply: CompareReply = {"samples": samples, "known": [outcome is not None for outcome in found]}
     if samples < max(2, silo.limits.min_test):
         return reply
-    nothing = Outcome(np.zeros(samples, dtype=bool), np.zeros(samples))
+    nothing = Outcome(np.zeros(samples, dtype=constant.right.dtype), np.zeros(samples))
     asked = [
         message.get(f"w{place}", f"{name}\x1f{outcomes.model_of(silo, name)}")
         for place, name in enumerate(message["trainings"])
     ]
     outcomes_of = [outcome or nothing for outcome in found]
-    right, loss, spread = compared(outcomes_of, silo, [*asked, "majority"])  # type: ignore[list-item]
     known = np.array(reply["known"])
-    both = np.outer(known, known)
-    return {**reply, "right": right * both, "loss": loss * known, "spread": spread * both}
+    parts = compared(outcomes_of, silo, [*asked, "majority"])  # type: ignore[list-item]
+    masks = {1: known, 2: np.outer(known, known)}
+    return {**reply, **{key: part * masks[part.ndim] for key, part in parts.items()}}  # type: ignore[typeddict-item]
+
+
+def _loss(message: CompareMessage, silo: Silo) -> Loss:
+    """Return the loss of the first model that is compared."""
+    named = [json.loads(json.loads(setting)["model"]).get("loss") for setting in message["settings"][:1]]
+    return LOSSES[choose_loss(named[0] if named else None, silo.schema.task)]
 
 
 def _outcome(message: CompareMessage, position: int, silo: Silo) -> Outcome | None:
@@ -126,4 +143,6 @@ def _outcome(message: CompareMessage, position: int, silo: Silo) -> Outcome | No
     setting, data = Setting(**json.loads(message["settings"][position])), data_of(silo)
     with lend_network(setting, silo.device) as network:
         logits = gradient(network, setting).logits(tensor_of(w, silo.device), data["x_test"])
-    return outcomes.of_logits(logits, data["y_test"])
+        return outcomes.of_outputs(
+            network.loss, logits, data["y_test"], SCORES[network.loss.task].spread(silo.arrays.y)
+        )

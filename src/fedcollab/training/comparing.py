@@ -20,6 +20,7 @@ from fedcollab.federation import Clients, Federation, federate
 from fedcollab.training import compare_client
 from fedcollab.training.comparison import MAJORITY, Comparison
 from fedcollab.training.descend import Setting
+from fedcollab.training.losses import CROSS_ENTROPY
 from fedcollab.training.models import MODELS, Network, size_of
 from fedcollab.training.result import TrainingResult, schema_of
 from fedcollab.wire.message import Message
@@ -74,24 +75,28 @@ def compare(clients: Clients, results: Mapping[str, TrainingResult]) -> Comparis
         text = f"the models could not be compared on the same test samples, so that intervals are wider: {error}"
         warnings.warn(text, FedcollabWarning, stacklevel=2)
         return known
-    wider = ((0, 0), (0, 1), (0, 1))
-    right, spread = (np.pad(part, wider, constant_values=np.nan) for part in (known.right, known.spread))
-    loss, samples = np.pad(known.loss, wider[:2], constant_values=np.nan), known.samples.copy()
+    widths = {2: ((0, 0), (0, 1)), 3: ((0, 0), (0, 1), (0, 1))}
+    given = {key: getattr(known, key) for key in ("right", "loss", "spread", "unexplained", "unexplained_spread")}
+    wider = {
+        key: np.pad(part, widths[part.ndim], constant_values=np.nan) for key, part in given.items() if part is not None
+    }
+    samples = known.samples.copy()
     for row, name in enumerate(known.names):
         answer = answers.get(name)
-        if answer is None or "right" not in answer:
+        if answer is None or "loss" not in answer:
             continue
         samples[row] = answer["samples"]
-        told = np.ix_(*[np.flatnonzero(answer["known"])] * 2)
-        right[row][told], spread[row][told] = answer["right"][told], answer["spread"][told]
-        loss[row][told[1][0]] = answer["loss"][told[1][0]]
-    return Comparison(known.names, (*results, MAJORITY), samples, right, loss, spread)
+        told = np.flatnonzero(answer["known"])
+        for key in wider.keys() & answer.keys():
+            where = np.ix_(*[told] * answer[key].ndim)
+            wider[key][row][where] = answer[key][where]
+    return Comparison(known.names, (*results, MAJORITY), samples, **wider)
 
 
 def _message(results: Mapping[str, TrainingResult], name: str) -> Message:
     """Return what one client is asked."""
     message: Message = {
-        "trainings": [result.training for result in results.values()],
+        "trainings": [result.training_of(name) for result in results.values()],
         "settings": [_setting(result) for result in results.values()],
     }
     for position, result in enumerate(results.values()):
@@ -126,4 +131,6 @@ def _setting(result: TrainingResult) -> str:
 def _network(result: TrainingResult) -> str:
     """Return the text that names a result's network."""
     spec = result.model
-    return Network.describe(spec["name"], spec["options"], spec["shape"], int(spec["classes"]))
+    return Network.describe(
+        spec["name"], spec["options"], spec["shape"], int(spec["classes"]), spec.get("loss", CROSS_ENTROPY)
+    )

@@ -7,30 +7,27 @@ With counts, means and covariances over test samples, the interval of every accu
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcollab import files as artefact
 from fedcollab import uncertainty
 from fedcollab.errors import InputError
-from fedcollab.parsing import complete, names_in
+from fedcollab.training.figures import Figures
 from fedcollab.training.result import TrainingResult
 from fedcollab.uncertainty import Estimates
 
 Floats = NDArray[np.float64]
 
-#: the name of always giving a client's most frequent class
+#: the name of always giving a client's most frequent class, or the mean of its numeric target
 MAJORITY = "majority"
 #: two models whose losses differ by no more than rounding are one model, and their accuracies are the same for certain
 SAME = 1e-5
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison:
+class Comparison(Figures):
     """What the models of several trainings do with the same test samples, client by client.
 
     Parameters
@@ -38,7 +35,8 @@ class Comparison:
     names : tuple of str
         The clients.
     models : tuple of str
-        The trainings; the last is "majority", always giving the client's most frequent class, where that is known.
+        The trainings; the last is "majority", always giving the client's most frequent class (or the mean of its
+        numeric target), where that is known.
     samples : array
         Each client's test samples; NaN where that is not known.
     right : array
@@ -47,14 +45,19 @@ class Comparison:
         [clients, models]: the mean loss.
     spread : array
         [clients, models, models]: the covariance of the losses of two models over test samples.
+    unexplained, unexplained_spread : array, optional
+        Of a numeric target, as `loss` and `spread`: the share of its variance that a model does not explain (1 - R2).
     """
 
-    names: tuple[str, ...]
+    kind = "comparison"
+
     models: tuple[str, ...]
     samples: Floats
     right: Floats
     loss: Floats
     spread: Floats
+    unexplained: Floats | None = None
+    unexplained_spread: Floats | None = None
 
     @classmethod
     def of_results(cls, results: Mapping[str, TrainingResult]) -> Comparison:
@@ -70,21 +73,31 @@ class Comparison:
         samples = np.full(len(names), np.nan)
         right, spread = (np.full((len(names), count, count), np.nan) for _ in range(2))
         loss = np.full((len(names), count), np.nan)
+        numeric = any(result.task == "regression" for result in results.values())
+        unexplained, unexplained_spread = loss.copy(), spread.copy()
         for position, result in enumerate(results.values()):
-            known = {key: _column(result, key, names) for key in ("accuracy", "loss", "loss_stderr", "samples")}
-            samples = np.where(np.isnan(samples), known["samples"], samples)
-            right[:, position, position] = np.round(known["accuracy"] * known["samples"])
-            loss[:, position] = known["loss"]
-            spread[:, position, position] = known["loss_stderr"] ** 2 * known["samples"]
-        return cls(names, tuple(results), samples, right, loss, spread)
+            keys = ("loss", "loss_stderr", "samples", result.scores.measures[0])
+            of_loss, stderr, tested, score = (_column(result, key, names) for key in keys)
+            samples = np.where(np.isnan(samples), tested, samples)
+            loss[:, position] = of_loss
+            spread[:, position, position] = stderr**2 * tested
+            if numeric:
+                unexplained[:, position] = 1 - score
+            else:
+                right[:, position, position] = np.round(score * tested)
+        further = (unexplained, unexplained_spread) if numeric else ()
+        return cls(names, tuple(results), samples, right, loss, spread, *further)
 
     def accuracy(self, model: str) -> Estimates:
-        """Return each client's accuracy with a model, with intervals."""
+        """Return each client's accuracy (of a numeric target R2) with a model, with intervals."""
         which = self._position(model)
+        if self.unexplained is not None and self.unexplained_spread is not None:
+            stderr = np.sqrt(self.unexplained_spread[:, which, which] / self.samples)
+            return uncertainty.means(1 - self.unexplained[:, which], stderr, self.samples)
         return uncertainty.accuracies(self.right[:, which, which], self.samples)
 
     def accuracy_gain(self, model: str, over: str) -> Estimates:
-        """Return how much more accurate each client's model is than another, with intervals; paired where known.
+        """Return how much higher each client's accuracy (or R2) is than with another model; paired where known.
 
         Parameters
         ----------
@@ -92,6 +105,8 @@ class Comparison:
             The two trainings; a positive gain is in favour of `model`.
         """
         first, second = self._position(model), self._position(over)
+        if self.unexplained is not None and self.unexplained_spread is not None:
+            return self._gain(self.unexplained, self.unexplained_spread, first, second)
         own, other, both = (self.right[:, i, j] for i, j in ((first, first), (second, second), (first, second)))
         losses = self.loss_gain(model, over)
         same = (np.abs(losses.mean) < SAME) & (losses.stderr < SAME) & (own == both) & (other == both)
@@ -99,11 +114,14 @@ class Comparison:
 
     def loss_gain(self, model: str, over: str) -> Estimates:
         """Return how much lower each client's mean loss is than with another model; arguments as in `accuracy_gain`."""
-        first, second = self._position(model), self._position(over)
-        own, other, both = (self.spread[:, i, j] for i, j in ((first, first), (second, second), (first, second)))
+        return self._gain(self.loss, self.spread, self._position(model), self._position(over))
+
+    def _gain(self, mean: Floats, spread: Floats, first: int, second: int) -> Estimates:
+        """Return by how much a mean over samples is lower with the first model than with the second, with intervals."""
+        own, other, both = (spread[:, i, j] for i, j in ((first, first), (second, second), (first, second)))
         variance = own + other - 2 * np.where(np.isnan(both), 0, both)
         stderr = np.sqrt(np.maximum(variance, 0) / self.samples)
-        return uncertainty.means(self.loss[:, second] - self.loss[:, first], stderr, self.samples)
+        return uncertainty.means(mean[:, second] - mean[:, first], stderr, self.samples)
 
     def losses(self, model: str) -> Estimates:
         """Return each client's mean loss with a model, with intervals."""
@@ -122,41 +140,8 @@ class Comparison:
             picked[missing] = np.nan
             return picked
 
-        parts = (pick(values) for values in (self.samples, self.right, self.loss, self.spread))
-        return Comparison(wanted, self.models, *parts)
-
-    def save(self, path: str | Path, made: Mapping[str, Any] | None = None) -> None:
-        """Write the comparison as JSON.
-
-        Parameters
-        ----------
-        path : str or Path
-            The file.
-        made : mapping, optional
-            What a run records about settings and inputs.
-        """
-        artefact.write_json(Path(path), "comparison", asdict(self), made)
-
-    @classmethod
-    def load(cls, path: str | Path) -> Comparison:
-        """Read a comparison that `save` wrote.
-
-        Parameters
-        ----------
-        path : str or Path
-            The file.
-
-        Raises
-        ------
-        InputError
-            If it is missing, broken or of another kind.
-        """
-        content = artefact.read_json(Path(path), "comparison")
-        with complete(path, "comparison"):
-            arrays = {
-                key: np.array(content[key], dtype=np.float64) for key in ("samples", "right", "loss", "spread")
-            }  # null becomes NaN
-            return cls(names_in(content), names_in(content, "models"), **arrays)
+        values = (self.samples, self.right, self.loss, self.spread, self.unexplained, self.unexplained_spread)
+        return Comparison(wanted, self.models, *(pick(part) for part in values if part is not None))
 
     def _position(self, model: str) -> int:
         """Return the position of a model."""

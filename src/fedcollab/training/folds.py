@@ -1,7 +1,7 @@
 """Rows cut into folds, and a model for each fold that never sees it: trained for a round, measured on that fold.
 
 A client cuts its training rows into K folds, drawn with a secret of its own, so that a server cannot repeat the draw.
-Test rows play no part. `folds_client` has the actions that a server may ask for.
+Test rows play no part. `folds_client` and `alone_client` have the actions that a server may ask for.
 """
 
 from __future__ import annotations
@@ -34,11 +34,13 @@ from fedcollab.training.descend import Local, Setting, descend, gradient, person
 from fedcollab.training.gradient import Dense
 from fedcollab.training.hooks import Algorithm, State
 from fedcollab.training.kept import averaged_keys, withhold
-from fedcollab.training.measures import what_diverged
+from fedcollab.training.measures import changes, what_diverged
 from fedcollab.training.models import Network
-from fedcollab.training.outcomes import Outcome, of_logits
+from fedcollab.training.outcomes import Outcome, of_outputs
+from fedcollab.training.scores import SCORES
 from fedcollab.wire.silo import Silo
 
+MOST_FOLDS = 10  # into which a silo cuts its rows
 DIVISIONS = "divisions"  # where a silo keeps in which ways it has cut its rows into folds
 #: what is measured on rows that a model has not seen
 COLUMNS = ("loss", "accuracy", "loss_stderr", "accuracy_stderr")
@@ -46,12 +48,16 @@ COLUMNS = ("loss", "accuracy", "loss_stderr", "accuracy_stderr")
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """The rows of a client that one fold's model trains on (`x`, `y`), and those that it is measured on."""
+    """The rows of a client that one fold's model trains on (`x`, `y`), and those that it is measured on.
+
+    `spread` is the variance of a numeric target over all of them (`Scores.spread`).
+    """
 
     x: Tensor
     y: Tensor
     x_held: Tensor
     y_held: Tensor
+    spread: float = 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,8 +109,9 @@ def parts_of(silo: Silo, folds: int, seed: int) -> list[Part]:
         draw = seeds.generator(seed, "training folds", silo.secret)
         fold = fold_of(silo.arrays.y, folds, draw, silo.arrays.groups)
         masks = [torch.from_numpy(fold == number).to(silo.device) for number in range(folds)]
+        spread = SCORES[silo.schema.task].spread(silo.arrays.y)
         known[folds, seed] = [
-            Part(data["x"][~held], data["y"][~held], data["x"][held], data["y"][held]) for held in masks
+            Part(data["x"][~held], data["y"][~held], data["x"][held], data["y"][held], spread) for held in masks
         ]
     return known[folds, seed]
 
@@ -206,7 +213,9 @@ def _measure(jobs: Mapping[str, Work], algorithm: Algorithm, network: Network, s
             found = _outcomes_stacked(grad, [models[key] for key in having], [job.part for job in having.values()])
         else:
             parts = ((models[key], job.part) for key, job in having.items())
-            found = [of_logits(grad.logits(w, part.x_held), part.y_held) for w, part in parts]
+            found = [
+                of_outputs(network.loss, grad.logits(w, part.x_held), part.y_held, part.spread) for w, part in parts
+            ]
         for key, outcome in zip(having, found, strict=True):
             outcomes[key].append(outcome)
     return {key: Done(outcomes[key], {"w": job.sent}, job.local.state) for key, job in jobs.items()}
@@ -227,11 +236,11 @@ def _outcomes_stacked(grad: Dense, models: list[Tensor], parts: list[Part]) -> l
     for row, part in enumerate(parts):
         x[row, : len(part.y_held)] = part.x_held
         y[row, : len(part.y_held)] = part.y_held
-    logits = grad.stacked_logits(torch.stack(models), x)
-    losses = -torch.log_softmax(logits, 2).gather(2, y[:, :, None])[:, :, 0].double().cpu().numpy()
-    right = (logits.argmax(2) == y).cpu().numpy()
+    outputs, loss = grad.stacked_logits(torch.stack(models), x), grad.network.loss
+    spreads = torch.tensor([part.spread for part in parts], dtype=torch.float64, device=x.device)[:, None]
+    whole = of_outputs(loss, outputs, y, spreads)
     sizes = [len(part.y_held) for part in parts]
-    return [Outcome(right[row, :size], losses[row, :size]) for row, size in enumerate(sizes)]
+    return [Outcome(whole.right[row, :size], whole.loss[row, :size]) for row, size in enumerate(sizes)]
 
 
 def joined(kinds: list[list[Outcome]]) -> list[Outcome]:
@@ -242,13 +251,12 @@ def joined(kinds: list[list[Outcome]]) -> list[Outcome]:
     ]
 
 
-def columns_of(outcome: Outcome, alone: Outcome | None) -> list[float]:
+def columns_of(outcome: Outcome, alone: Outcome | None, silo: Silo) -> list[float]:
     """Return what `COLUMNS` names; the standard errors are those of the differences from training alone."""
     measures = [float(outcome.loss.mean()), float(outcome.right.mean())]
     if alone is None or len(outcome.loss) < 2:
         return [*measures, np.nan, np.nan]
-    changes = (outcome.loss - alone.loss, outcome.right.astype(float) - alone.right)
-    return [*measures, *(_stderr(change) for change in changes)]
+    return [*measures, *(_stderr(change) for change in changes(outcome, alone, silo))]
 
 
 def _stderr(values: NDArray[np.float64]) -> float:

@@ -1,12 +1,12 @@
-"""Gradients of the mean cross-entropy with respect to flat weights, for many clients at once where that is known how.
+"""Gradients of the mean loss with respect to flat weights, for many clients at once where that is known how.
 
 `Dense` knows the layers of the MLP and of logistic regression: its gradients are derived by hand, its products are
 batched over clients, and a plain step is fused: `W -= lr * delta.T @ h` is one product, and no gradient is stored.
 `Automatic` takes any PyTorch module and lets autograd do it, one client at a time.
 
-With z_l = h_{l-1} W_l^T + b_l, h_l = relu(z_l), softmax output p and one-hot label e:
+With z_l = h_{l-1} W_l^T + b_l, h_l = relu(z_l), and the loss's derivative by the outputs (`training.losses`):
 
-    delta_L = (p - e) / B,      delta_{l-1} = (delta_l W_l) * [h_{l-1} > 0]
+    delta_L = dloss / dz_L / B,      delta_{l-1} = (delta_l W_l) * [h_{l-1} > 0]
     dW_l = delta_l^T h_{l-1},   db_l = sum over the batch of delta_l
 """
 
@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from fedcollab.training.batches import Batch
 
@@ -128,10 +127,10 @@ class Dense(Gradient):
 
     @property
     def mean_loss(self) -> Tensor:
-        """Each client's mean training loss, from the log-probabilities of the true labels in each step."""
+        """Each client's mean training loss, from the loss of each sample in each step."""
         loss, calls = torch.zeros(self.clients, dtype=torch.float64), torch.zeros(self.clients)
-        for log_p, share in self._seen:
-            loss[: len(share)] -= (log_p * share).sum((1, 2)).cpu()
+        for each, share in self._seen:
+            loss[: len(share)] += (each * share).sum((1, 2)).cpu()
             calls[: len(share)] += 1
         return loss / calls.clamp(min=1)
 
@@ -225,10 +224,9 @@ class Dense(Gradient):
         inputs = [batch.x.flatten(2)]
         for layer in layers[:-1]:
             inputs.append(torch.baddbmm(layer.bias, inputs[-1], layer.turned).relu_())
-        log_p = torch.log_softmax(torch.baddbmm(layers[-1].bias, inputs[-1], layers[-1].turned), 2)
-        label = batch.y.unsqueeze(2)
-        self._seen.append((log_p.gather(2, label), batch.share))
-        delta = log_p.exp_().mul_(batch.share).scatter_add_(2, label, self._ones(batch.share)[0])
+        outputs = torch.baddbmm(layers[-1].bias, inputs[-1], layers[-1].turned)
+        loss, delta = self.network.loss.backward(outputs, batch.y, batch.share, self._ones(batch.share)[0])
+        self._seen.append((loss, batch.share))
         parts = [(inputs[-1], delta)]
         for depth in range(len(layers) - 1, 0, -1):
             delta = _relu_backward(torch.bmm(delta, layers[depth].weight), inputs[depth], 0)
@@ -291,7 +289,7 @@ class Automatic(Gradient):
             return []
         module = self.network.point(w[row]).train()
         with torch.enable_grad():
-            loss = functional.cross_entropy(module(_fast(batch.x[row, :size])), batch.y[row, :size])
+            loss = self.network.loss.mean(module(_fast(batch.x[row, :size])), batch.y[row, :size])
             grads = torch.autograd.grad(loss, list(module.parameters()))
         self._loss[row] += loss.item()
         self._calls[row] += 1

@@ -28,11 +28,11 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch.nn import functional
 
 from fedcollab import seeds
 from fedcollab.training.descend import Setting
 from fedcollab.training.models import Network
+from fedcollab.training.scores import SCORES
 from fedcollab.wire.action import Refused
 from fedcollab.wire.message import Message
 from fedcollab.wire.silo import Silo
@@ -243,7 +243,7 @@ def check_reply(
     nothing = np.zeros(0, dtype=np.int64)
     if not silo.limits.check_training:
         return nothing
-    if loss > MOST_LOSS * (1 + np.log(len(silo.schema.classes))):
+    if loss > MOST_LOSS * (1 + SCORES[silo.schema.task].guessing(silo.schema.outputs)):
         raise Refused("the weights that were sent are far from any use; this silo does not train from them")
     if not network.widths:
         return nothing
@@ -429,7 +429,7 @@ def _reach(network: Network, setting: Setting, silo: Silo) -> float:
         return float(setting.lr * steps * np.sqrt(network.parameters))
     x, y = torch.from_numpy(silo.arrays.x), torch.from_numpy(silo.arrays.y)
     network.module.zero_grad()
-    functional.cross_entropy(network.module(x), y).backward()  # type: ignore[no-untyped-call]
+    network.loss.mean(network.module(x), y).backward()  # type: ignore[no-untyped-call]
     squares = sum(float(value.grad.square().sum()) for value in network.module.parameters() if value.grad is not None)
     return float(setting.lr * steps * np.sqrt(squares))
 

@@ -21,21 +21,18 @@ of the ends of both: g and d share the test rows, and so made it is wide enough 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcollab import files as artefact
 from fedcollab import seeds
 from fedcollab.data.client import ClientData
 from fedcollab.data.split import fold_of, with_test
 from fedcollab.errors import InputError
 from fedcollab.federation import Federation, federate
-from fedcollab.parsing import complete, names_in
+from fedcollab.training.figures import Figures
 from fedcollab.training.result import TrainingResult
 from fedcollab.training.run import train
 from fedcollab.uncertainty import BETTER, UNCLEAR, UNKNOWN, Estimate, student
@@ -65,7 +62,7 @@ class Equivalent:
 
 
 @dataclass(frozen=True, eq=False)
-class LearningCurve:
+class LearningCurve(Figures):
     """The measures of clients that trained alone on half of their rows, and on all.
 
     Parameters
@@ -75,10 +72,12 @@ class LearningCurve:
     rows : array
         How many training rows each has.
     loss, accuracy : array
-        [clients, 2]: with half of the rows (the mean over both halves), and with all.
+        [clients, 2]: with half of the rows (the mean over both halves), and with all; R2 stands for accuracy where the
+        target is a number.
     """
 
-    names: tuple[str, ...]
+    kind = "learning_curve"
+
     rows: Floats
     loss: Floats
     accuracy: Floats
@@ -93,37 +92,10 @@ class LearningCurve:
         """By how much the mean accuracy is higher with all rows than with half of them."""
         return over_clients(self.accuracy[:, 1] - self.accuracy[:, 0])
 
-    def save(self, path: str | Path, made: Mapping[str, Any] | None = None) -> None:
-        """Write the curve as JSON.
-
-        Parameters
-        ----------
-        path : str or Path
-            The file.
-        made : mapping, optional
-            What a run records about settings and inputs.
-        """
-        artefact.write_json(Path(path), "learning_curve", asdict(self), made)
-
     @classmethod
-    def load(cls, path: str | Path) -> LearningCurve:
-        """Read a curve that `save` wrote.
-
-        Parameters
-        ----------
-        path : str or Path
-            The file.
-
-        Raises
-        ------
-        InputError
-            If it is missing, broken or of another kind.
-        """
-        content = artefact.read_json(Path(path), "learning_curve")
-        with complete(path, "learning_curve"):
-            names, rows = names_in(content), np.array(content["rows"], dtype=np.float64).reshape(-1)
-            pairs = (np.array(content[key], dtype=np.float64).reshape(len(names), 2) for key in ("loss", "accuracy"))
-            return cls(names, rows, *pairs)
+    def shaped(cls, name: str, array: Floats, clients: int) -> Floats:
+        """Return an array from a file in its shape; arguments as in `Figures.shaped`."""
+        return array.reshape(-1) if name == "rows" else array.reshape(clients, 2)
 
 
 def measure_learning_curve(federation: Federation, alone: TrainingResult, **settings: Any) -> LearningCurve:
@@ -165,8 +137,8 @@ def measure_learning_curve(federation: Federation, alone: TrainingResult, **sett
     prepared = federate(type(runtime)(everyone, device=runtime.device), schema=schema)
     trained = train(prepared, "local", **{**settings, "evaluate_every": None})
     columns = {}
-    for key in ("loss", "accuracy"):
-        of_half, of_all = (dict(zip(r.names, r.used[key].tolist(), strict=True)) for r in (trained, alone))
+    for key, measure in (("loss", "loss"), ("accuracy", alone.scores.measures[0])):
+        of_half, of_all = (dict(zip(r.names, r.used[measure].tolist(), strict=True)) for r in (trained, alone))
         columns[key] = np.array(
             [[np.mean([of_half[part.name] for part in parts]), of_all[name]] for name, parts in halves.items()]
         )

@@ -1,10 +1,14 @@
-"""What a silo says about a model on its samples: measures and comparisons, rounded to what the samples can mean.
+"""What a silo says about a model on its samples: measures, rounded to what the samples can mean.
 
-    L = 2 (1 + ln classes)          a sample's loss counts up to L
-    a mean of n losses is rounded to max(its standard error, L / n); a standard error is shown from L / n on
+    L = 2 (1 + ln classes), or 2    a sample's loss counts up to L; 2 for a numeric target (`Scores.most_loss`)
+    a mean of n losses is rounded to max(its standard error, L / n)
+    D = L / 4                       a difference of two models' losses counts up to D
+    a standard error s of what counts up to M is shown from M / n on, and rounded to max(s / sqrt(2 n), what one sample
+    more may add to it, sqrt(s^2 + (M / n)^2) - s)
 
-So one sample moves a mean by no more than its rounding, whatever the model: a server that crafts a model which fails on
-single samples alone would otherwise see whether there are any. A standard error includes that of the rounding.
+So one sample moves a mean, or a standard error, by no more than its rounding, whatever the model: a server that crafts
+a model which fails on single samples alone would otherwise see whether there are any. A standard error that is sent
+includes that of the rounding. Where several numbers are sent of one model, each has an error of its own.
 
 Without `round_measures` in the silo's limits (in process) nothing is rounded or capped.
 """
@@ -12,31 +16,37 @@ Without `round_measures` in the silo's limits (in process) nothing is rounded or
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn import functional
 
 from fedcollab import metrics
 from fedcollab.silo.rounding import added_error, moved_for_decision, rounded, rounded_shares
+from fedcollab.training.losses import ABSOLUTE, LOSSES, SQUARED, Loss
 from fedcollab.training.outcomes import Outcome
+from fedcollab.training.scores import SCORES
 from fedcollab.wire.silo import Silo
 
 Floats = NDArray[np.float64]
 
 #: how much coarser than a measure the loss of a round is, and how many samples a measure of a round does not tell apart
 COARSE = 4
+#: how many times less than the loss of a sample the difference of two models' losses counts at most
+APART = 4
 
 
-def measure(logits: Tensor, labels: Tensor, silo: Silo, kind: str, *asked: NDArray[np.float32] | str) -> Floats:
-    """Return what `result.MEASURES` names; no standard error of the loss for fewer test samples than the limit.
+def measure(loss: Loss, outputs: Tensor, y: Tensor, silo: Silo, kind: str, *asked: NDArray[np.float32] | str) -> Floats:
+    """Return what `Scores.measures` names; no standard error of the loss for fewer test samples than the limit.
 
     Parameters
     ----------
-    logits, labels : Tensor
-        A model's scores of the test samples, and their classes.
+    loss : Loss
+        The loss that the model was trained with.
+    outputs, y : Tensor
+        What the model gives for the test samples, and their classes or targets.
     silo : Silo
         The silo.
     kind : str
@@ -47,31 +57,82 @@ def measure(logits: Tensor, labels: Tensor, silo: Silo, kind: str, *asked: NDArr
     Returns
     -------
     array
-        Accuracy, loss, balanced accuracy, AUC, standard error of the loss, number of samples.
+        One value for each of `Scores.measures`.
     """
     if silo.limits.round_measures:
-        logits = torch.nan_to_num(logits)
-    truth, predicted = labels.cpu().numpy(), logits.argmax(1).cpu().numpy()
-    losses = capped(functional.cross_entropy(logits, labels, reduction="none").double().cpu().numpy(), silo)
-    count = len(truth)
+        outputs = torch.nan_to_num(outputs)
+    losses = capped(loss.each(outputs, y).double().cpu().numpy(), silo)
+    count = len(losses)
     known = count >= max(2, silo.limits.min_test)
     stderr = losses.std(ddof=1) / np.sqrt(count) if known else np.nan
+    mean = rounded_losses(np.array([float(loss.mean(outputs, y))]), losses[None], silo, kind, *asked)
+    error = rounded_errors([stderr], most_loss(silo), count, silo, f"{kind} error", *asked)
+    of_task = _measure_classes if loss.task == "classification" else _measure_numbers
+    first, *others = of_task(loss, outputs, y, silo, kind, *asked)
+    return np.array([first, float(mean[0]), *others, float(error[0]), count])
+
+
+def _measure_classes(
+    loss: Loss, outputs: Tensor, y: Tensor, silo: Silo, kind: str, *asked: NDArray[np.float32] | str
+) -> tuple[float, float, float]:
+    """Return accuracy, balanced accuracy and AUC of a classifier; arguments as in `measure`."""
+    truth, predicted = y.cpu().numpy(), outputs.argmax(1).cpu().numpy()
     smallest = int(np.unique(truth, return_counts=True)[1].min())
     shares = [
         (predicted == truth).mean(),
         metrics.balanced_accuracy(truth, predicted),
-        metrics.auc(truth, torch.softmax(logits, 1).cpu().numpy()),
+        metrics.auc(truth, torch.softmax(outputs, 1).cpu().numpy()),
     ]
-    accuracy, balanced, auc = rounded_shares(shares, np.array([count, smallest, smallest]), silo, kind, *asked)
-    mean = np.array([float(functional.cross_entropy(logits, labels))])
-    loss = rounded_losses(mean, losses[None], silo, kind, *asked)
-    error = rounded_errors(np.array([stderr]), count, silo, f"{kind} error", *asked)
-    return np.array([accuracy, float(loss[0]), balanced, auc, float(error[0]), count])
+    accuracy, balanced, auc = rounded_shares(shares, np.array([len(truth), smallest, smallest]), silo, kind, *asked)
+    return float(accuracy), float(balanced), float(auc)
+
+
+def _measure_numbers(
+    loss: Loss, outputs: Tensor, y: Tensor, silo: Silo, kind: str, *asked: NDArray[np.float32] | str
+) -> tuple[float, float, float]:
+    """Return R2, and RMSE and MAE in the target's units; arguments as in `measure`."""
+    spread = SCORES["regression"].spread(silo.arrays.y)
+    unit = silo.schema.target[1]
+    right = SCORES["regression"].right(outputs, y, spread)
+    r2 = rounded_right(right, silo, kind, *asked, spread=spread)
+    error = (outputs.squeeze(-1) - y).double().cpu().numpy()
+    means = []
+    for name, each in ((SQUARED, error**2 / 2), (ABSOLUTE, np.abs(error))):
+        part = capped(each, silo)
+        lot = kind if LOSSES[name] is loss else f"{kind} {name}"  # what the loss says too is said alike
+        means.append(float(rounded_losses(part.mean(keepdims=True), part[None], silo, lot, *asked)[0]))
+    half_square, absolute = means
+    return r2, unit * float(np.sqrt(2 * half_square)), unit * absolute
+
+
+def rounded_right(
+    right: NDArray[Any], silo: Silo, kind: str, *asked: NDArray[np.float32] | str, spread: float = 1.0, least: int = 1
+) -> float:
+    """Return the mean of `Outcome.right`, an accuracy or R2, rounded to what the number of samples can mean.
+
+    Parameters
+    ----------
+    right : array
+        One value a sample.
+    silo, kind, *asked
+        As in `silo.rounding.rounded`.
+    spread : float
+        The variance of a numeric target, in which errors are counted.
+    least : int
+        How many samples the mean must not tell apart.
+    """
+    if not silo.limits.round_measures:
+        return float(right.mean())
+    if right.dtype == bool:
+        return float(rounded_shares(right.mean(), len(right), silo, kind, *asked, least=least))
+    most, each = most_unexplained(silo, spread), _capped_right(right, silo, spread)
+    error = max(float(each.std() / np.sqrt(len(each))), least * most / len(each))
+    return min(1.0, float(rounded(each.mean(), error, silo, kind, *asked)))
 
 
 def most_loss(silo: Silo) -> float:
     """Return L, up to which a sample's loss counts where measures are rounded."""
-    return 2.0 * (1.0 + float(np.log(max(2, len(silo.schema.classes)))))
+    return SCORES[silo.schema.task].most_loss(silo.schema.outputs)
 
 
 def capped(losses: Floats, silo: Silo) -> Floats:
@@ -86,29 +147,57 @@ def capped(losses: Floats, silo: Silo) -> Floats:
     return found
 
 
-def rounded_errors(errors: Floats, count: int, silo: Silo, kind: str, *asked: NDArray[np.float32] | str) -> Floats:
-    """Return standard errors of mean losses as they are shown: at least L / n, and with the error of rounding.
+def rounded_errors(
+    errors: Any, most: Any, count: int, silo: Silo, kind: str, *asked: NDArray[np.float32] | str, least: int = 1
+) -> Floats:
+    """Return standard errors of means as they are sent: rounded (`shown_errors`), and with the error of rounding.
 
     Parameters
     ----------
-    errors : array
-        Standard errors of means.
-    count : int
-        n, the number of samples.
-    silo, kind, *asked
-        As in `silo.rounding.rounded`.
+    errors, most, count, silo, kind, *asked, least
+        As in `shown_errors`.
 
     Returns
     -------
     array
         The standard errors; NaN stays.
     """
-    if not silo.limits.round_measures:
-        return errors
-    least = np.maximum(errors, most_loss(silo) / count)
-    found: Floats = np.maximum(rounded(least, least / np.sqrt(2 * count), silo, kind, *asked), 0.0)
+    found = shown_errors(errors, most, count, silo, kind, *asked, least=least)
     with_rounding: Floats = found * np.sqrt(1 + added_error(silo) ** 2)
     return with_rounding
+
+
+def shown_errors(
+    errors: Any, most: Any, count: int, silo: Silo, kind: str, *asked: NDArray[np.float32] | str, least: int = 1
+) -> Floats:
+    """Return standard errors, rounded so that `least` samples are not told apart, and at least `least` M / n.
+
+    Parameters
+    ----------
+    errors : array
+        Standard errors of means.
+    most : float or array
+        M, up to which a sample counts.
+    count : int
+        n, the number of samples.
+    silo, kind, *asked
+        As in `silo.rounding.rounded`.
+    least : int
+        How many samples an error must not tell apart.
+
+    Returns
+    -------
+    array
+        The standard errors; NaN stays.
+    """
+    exact: Floats = np.asarray(errors, dtype=np.float64)
+    if not silo.limits.round_measures:
+        return exact
+    one = np.asarray(most) / count
+    floored = np.maximum(exact, least * one)
+    step = np.maximum(floored / np.sqrt(2 * count), least * (np.sqrt(floored**2 + one**2) - floored))
+    found: Floats = np.maximum(rounded(floored, step, silo, kind, *asked), least * one)
+    return found
 
 
 def rounded_losses(
@@ -190,7 +279,7 @@ def what_diverged(loss: float) -> str:
 
 def rounded_columns(
     columns: Sequence[float],
-    losses: Floats,
+    outcome: Outcome,
     silo: Silo,
     kind: str,
     *asked: NDArray[np.float32] | str,
@@ -201,9 +290,9 @@ def rounded_columns(
     Parameters
     ----------
     columns : sequence of float
-        Mean loss, accuracy, and the standard errors of their differences from training alone.
-    losses : array
-        The loss of each sample.
+        Mean loss, accuracy or R2, and the standard errors of their differences from training alone.
+    outcome : Outcome
+        What the model does with each sample.
     silo, kind, *asked
         As in `silo.rounding.rounded`.
     least : int
@@ -216,81 +305,52 @@ def rounded_columns(
     """
     if not silo.limits.round_measures:
         return list(columns)
-    loss, accuracy, *errors = columns
-    shown = rounded_losses(np.array([loss]), losses[None], silo, kind, *asked, least=least)
-    share = rounded_shares(accuracy, len(losses), silo, f"{kind} accuracy", *asked, least=least)
-    spread = rounded_errors(np.array(errors), len(losses), silo, f"{kind} errors", *asked)
-    return [float(shown[0]), float(share), *spread.tolist()]
+    loss, _, *errors = columns
+    count = len(outcome.loss)
+    shown = rounded_losses(np.array([loss]), outcome.loss[None], silo, kind, *asked, least=least)
+    spread = SCORES[silo.schema.task].spread(silo.arrays.y)
+    share = rounded_right(outcome.right, silo, f"{kind} accuracy", *asked, spread=spread, least=least)
+    most = np.array(_most_apart(outcome, silo, spread))
+    given = rounded_errors(errors, most, count, silo, f"{kind} errors", *asked, least=least)
+    return [float(shown[0]), share, *given.tolist()]
 
 
-def compared(
-    found: Sequence[Outcome], silo: Silo, asked: Sequence[NDArray[np.float32] | str]
-) -> tuple[NDArray[np.int64], Floats, Floats]:
-    """Return how many samples each two models both get right, their mean losses, and the covariances of the losses.
+def changes(outcome: Outcome, other: Outcome, silo: Silo) -> tuple[Floats, Floats]:
+    """Return by how much two models' losses, and their parts in accuracy or R2, differ for each sample.
 
-    Rounded, each model has errors of its own, and each two models in how many samples one gets right and the other does
-    not. The same model asked about twice gets the same answer; whether two models do the same with all samples is not
-    told.
+    Where measures are rounded, differences count up to the most of `_most_apart`.
 
     Parameters
     ----------
-    found : sequence of Outcome
-        What each model does with each test sample.
+    outcome, other : Outcome
+        What the models do with each sample.
     silo : Silo
         The silo.
-    asked : sequence of array or str
-        The weights of each model, or its name if it stayed with the silo.
-
-    Returns
-    -------
-    right, loss, spread : array
-        [models, models], [models], [models, models].
     """
-    hits = np.stack([outcome.right for outcome in found]).astype(np.int64)
-    losses = capped(np.stack([outcome.loss for outcome in found]), silo)
-    right, loss = hits @ hits.T, losses.mean(axis=1)
-    spread: Floats = np.atleast_2d(np.cov(losses))
+    spread = SCORES[silo.schema.task].spread(silo.arrays.y)
+    loss = capped(outcome.loss, silo) - capped(other.loss, silo)
+    right, known = (_capped_right(each.right.astype(np.float64), silo, spread) for each in (outcome, other))
     if not silo.limits.round_measures:
-        return right, loss, spread
-    texts = [part if isinstance(part, str) else np.ascontiguousarray(part).tobytes().hex() for part in asked]
-    _, chosen, place = np.unique(texts, return_index=True, return_inverse=True)
-    place = place.reshape(-1)
-    both, means, covariance = _rounded_comparison(
-        right[np.ix_(chosen, chosen)], loss[chosen], spread[np.ix_(chosen, chosen)], hits.shape[1], silo,
-        [asked[model] for model in chosen],
-    )  # fmt: skip
-    every = np.ix_(place, place)
-    return both[every], means[place], covariance[every]
+        return loss, right - known
+    of_loss, of_right = _most_apart(outcome, silo, spread)
+    return np.clip(loss, -of_loss, of_loss), np.clip(right - known, -of_right, of_right)
 
 
-def _rounded_comparison(
-    right: NDArray[np.int64],
-    loss: Floats,
-    spread: Floats,
-    count: int,
-    silo: Silo,
-    asked: Sequence[NDArray[np.float32] | str],
-) -> tuple[NDArray[np.int64], Floats, Floats]:
-    """Return counts, mean losses and covariances of models that all differ, rounded; arguments as in `compared`."""
-    models = range(len(loss))
-    exact = np.diag(right).astype(np.float64)
-    least = most_loss(silo) / np.sqrt(count)
-    deviation = np.maximum(np.sqrt(np.diag(spread)), least)
-    own = np.array([count * float(rounded_shares(exact[k] / count, count, silo, "right", asked[k])) for k in models])
-    errors = deviation / np.sqrt(count)
-    means = np.array([float(rounded(loss[k], errors[k], silo, "mean loss", asked[k])) for k in models])
-    spreads = np.array([float(rounded(deviation[k], errors[k] / np.sqrt(2), silo, "spread", asked[k])) for k in models])
-    means, spreads = np.maximum(means, 0), np.maximum(spreads, least / 2)
-    apart = exact[:, None] - right  # samples that the first gets right and the second does not
-    apart = np.maximum(rounded(apart, np.maximum(np.sqrt(apart), 2.0), silo, "apart", *asked), 0)
-    shared = own[:, None] - apart
-    shared = (shared + shared.T) / 2
-    shared = np.clip(shared, np.maximum(0, own[:, None] + own - count), np.minimum.outer(own, own))
-    np.fill_diagonal(shared, own)
-    true = np.maximum(np.sqrt(np.diag(spread)), 1e-150)
-    scale = np.outer(true, true)
-    unlike = np.triu(np.maximum(np.where(scale > 1e-290, 1 - spread / scale, 1.0), 2.0 / count), 1)
-    unlike = np.clip(rounded(unlike, unlike / np.sqrt(2 * count), silo, "unlike", *asked), 0, 2)
-    covariance = (1 - unlike - unlike.T) * np.outer(spreads, spreads)
-    np.fill_diagonal(covariance, spreads**2 * (1 + added_error(silo) ** 2))  # each mean has an error of its own
-    return np.round(shared).astype(np.int64), means, covariance
+def _most_apart(outcome: Outcome, silo: Silo, spread: float) -> tuple[float, float]:
+    """Return up to which value differences of losses, and of parts in accuracy or R2, count."""
+    numeric = outcome.right.dtype != bool
+    return most_loss(silo) / APART, most_unexplained(silo, spread) / APART if numeric else 1.0
+
+
+def most_unexplained(silo: Silo, spread: float) -> float:
+    """Return up to which value a sample's part in 1 - R2 counts, given the variance of the target."""
+    return 2 * most_loss(silo) / spread
+
+
+def _capped_right(right: Floats, silo: Silo, spread: float) -> Floats:
+    """Return samples' parts in accuracy or R2; of R2 not less than counts, where the silo rounds its measures."""
+    if not silo.limits.round_measures:
+        return right
+    least = 1 - most_unexplained(silo, spread)
+    found: Floats = np.maximum(np.where(np.isfinite(right), right, least), least)
+    return found

@@ -1,4 +1,4 @@
-"""The models: the paper's MLP, CNN and ResNet-18, logistic regression, and any module of the user's own.
+"""The models: the paper's MLP, CNN and ResNet-18, logistic regression, boosted trees, and any module of the user's own.
 
 A model is a factory `(shape, classes, **options) -> torch.nn.Module`. Messages name it; weights travel as one flat
 vector, parameters first in the module's order, then its batch-norm statistics.
@@ -23,6 +23,8 @@ from fedcollab.data.schema import Schema
 from fedcollab.encoders.resnet import resnet18
 from fedcollab.errors import InputError, choose, number, unknown
 from fedcollab.training.hooks import check_options
+from fedcollab.training.losses import CROSS_ENTROPY, LOSSES, choose_loss
+from fedcollab.training.trees.forest import xgboost
 
 Factory = Callable[..., nn.Module]
 
@@ -35,7 +37,7 @@ def mlp(shape: Sequence[int], classes: int, widths: Sequence[int] = (200, 200)) 
     shape : sequence of int
         The shape of one sample.
     classes : int
-        The number of classes.
+        The number of outputs: of classes, or 1 for a numeric target.
     widths : sequence of int
         The sizes of the hidden layers.
     """
@@ -49,7 +51,7 @@ def mlp(shape: Sequence[int], classes: int, widths: Sequence[int] = (200, 200)) 
 
 
 def logistic(shape: Sequence[int], classes: int) -> nn.Module:
-    """Return multinomial logistic regression, which is one linear layer; arguments as in `mlp`."""
+    """Return one linear layer: multinomial logistic regression, or linear regression; arguments as in `mlp`."""
     return mlp(shape, classes, ())
 
 
@@ -108,7 +110,7 @@ class Convolutions(nn.Sequential):
         return x
 
 
-MODELS: dict[str, Factory] = {"mlp": mlp, "logistic": logistic, "cnn": cnn, "resnet18": resnet18}
+MODELS: dict[str, Factory] = {"mlp": mlp, "logistic": logistic, "cnn": cnn, "resnet18": resnet18, "xgboost": xgboost}
 DENSE = (mlp, logistic)
 ALIGN = 16  # floats in a cache line
 
@@ -183,7 +185,7 @@ class Network:
     Parameters
     ----------
     text : str
-        The model's name, options, shape and classes as JSON (see `describe`): what messages carry.
+        The model's name, options, shape, outputs and loss as JSON (see `describe`): what messages carry.
     device : str, default "cpu"
         Where the module is put.
     seed : int, default 0
@@ -196,6 +198,8 @@ class Network:
         16, so that every row of a stack starts on a cache line (products are twice as fast).
     layout : list of (str, tuple of int)
         Name and shape of each part of the flat vector.
+    loss : Loss
+        What it is trained with.
     widths : list of (int, int)
         (in, out) of each layer where the model is a plain stack of dense layers, else empty.
     weights_from : str
@@ -210,6 +214,7 @@ class Network:
     def __init__(self, text: str, device: str = "cpu", seed: int = 0) -> None:
         spec = json.loads(text)
         self.text = text
+        self.loss = choose("loss", spec.get("loss", CROSS_ENTROPY), LOSSES)
         factory = choose("model", spec["name"], MODELS)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seeds.derive(seed, "model"))
@@ -232,7 +237,9 @@ class Network:
         self._check(spec)
 
     @classmethod
-    def describe(cls, name: str, options: Mapping[str, Any], shape: Sequence[int], classes: int) -> str:
+    def describe(
+        cls, name: str, options: Mapping[str, Any], shape: Sequence[int], classes: int, loss: str = CROSS_ENTROPY
+    ) -> str:
         """Return the text that names a network in messages.
 
         Parameters
@@ -244,9 +251,12 @@ class Network:
         shape : sequence of int
             The shape of one sample.
         classes : int
-            The number of classes.
+            The number of outputs: of classes, or 1 for a numeric target.
+        loss : str
+            The name of the loss that it is trained with; that of classes is not written.
         """
-        return json.dumps({"name": name, "options": dict(options), "shape": list(shape), "classes": classes})
+        text = {"name": name, "options": dict(options), "shape": list(shape), "classes": classes}
+        return json.dumps(text if loss == CROSS_ENTROPY else {**text, "loss": loss})
 
     def names_of(self, keep: Sequence[str]) -> tuple[str, ...]:
         """Return the names of the parameters that are meant, in the order of the flat vector.
@@ -313,10 +323,10 @@ class Network:
         wanted = (2, spec["classes"])
         if not isinstance(output, Tensor) or tuple(output.shape) != wanted:
             got = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
-            raise InputError(
-                f"{where} gives output {got} for 2 samples; the labels need {wanted}, one score for each of "
-                f"{spec['classes']} classes"
-            )
+            what = f"one score for each of {spec['classes']} classes"
+            if self.loss.task == "regression":
+                what = "one number for each"
+            raise InputError(f"{where} gives output {got} for 2 samples; the labels need {wanted}, {what}")
 
 
 def check_model(model: str | Factory | nn.Module, options: Mapping[str, Any] | None, schema: Schema) -> None:
@@ -337,7 +347,11 @@ def check_model(model: str | Factory | nn.Module, options: Mapping[str, Any] | N
         If it does not, or an option is unknown.
     """
     if not (isinstance(model, str) and model == "auto"):
-        Network(Network.describe(name_model(model), options or {}, schema.shape, len(schema.classes)))
+        Network(
+            Network.describe(
+                name_model(model), options or {}, schema.shape, schema.outputs, choose_loss(None, schema.task)
+            )
+        )
 
 
 @lru_cache(maxsize=16)

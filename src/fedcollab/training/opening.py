@@ -12,8 +12,10 @@ from fedcollab.federation import Federation
 from fedcollab.training import defaults
 from fedcollab.training.algorithms import Algorithm
 from fedcollab.training.descend import Setting
+from fedcollab.training.losses import choose_loss
 from fedcollab.training.models import Factory, Network, name_model
-from fedcollab.training.rounds import Session
+from fedcollab.training.session import Session
+from fedcollab.training.trees.forest import TREES, check_trees
 
 #: how far back the mean over rounds reaches, where it is measured beside the last round's model
 AVERAGING = 0.8
@@ -25,7 +27,7 @@ class Steps:
 
     Parameters
     ----------
-    model, model_options, lr, batch_size, local_epochs, seed, weight_decay, optimizer, participation
+    model, model_options, lr, batch_size, local_epochs, seed, weight_decay, optimizer, participation, loss
         As in `fedcollab.train`.
     """
 
@@ -38,6 +40,7 @@ class Steps:
     weight_decay: float = defaults.WEIGHT_DECAY
     optimizer: str = defaults.OPTIMIZER
     participation: float = 1.0
+    loss: str | None = None
 
 
 def open_session(
@@ -68,10 +71,13 @@ def open_session(
     """
     schema, seed = federation.schema, int(steps.seed)
     named = steps.model if isinstance(steps.model, str) else name_model(steps.model)
-    network = Network(Network.describe(named, steps.model_options, schema.shape, len(schema.classes)), seed=seed)
+    loss = choose_loss(steps.loss, schema.task)
+    check_trees(named, called, keep=algorithm.keep if keep is None else keep, optimizer=steps.optimizer, loss=loss)
+    network = Network(Network.describe(named, steps.model_options, schema.shape, schema.outputs, loss), seed=seed)
     kept = list(network.names_of(algorithm.keep if keep is None else keep))
     plain = (float(steps.lr), int(steps.batch_size), int(steps.local_epochs), seed, float(steps.weight_decay))
-    setting = Setting(called, algorithm.options(), network.text, *plain, steps.optimizer, kept, float(averaging))
+    mean = 0.0 if named == TREES else float(averaging)  # trees have no mean over rounds
+    setting = Setting(called, algorithm.options(), network.text, *plain, steps.optimizer, kept, mean)
     return Session(federation, setting, algorithm, network, federation.quantities, steps.participation)
 
 

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn import functional
 
+from fedcollab.training.losses import ABSOLUTE, LOSSES, Loss
+from fedcollab.training.scores import SCORES
 from fedcollab.wire.silo import Silo
 
 #: the key of a silo's state, and how many trainings are kept there
@@ -28,43 +31,52 @@ class Outcome:
 
     Parameters
     ----------
-    right : array of bool
-        Whether the prediction is right.
+    right : array
+        Whether the prediction is right; of a numeric target, the sample's part in R2 (see `training.scores`).
     loss : array
-        The cross-entropy.
+        The loss.
     """
 
-    right: NDArray[np.bool_]
+    right: NDArray[Any]
     loss: NDArray[np.float64]
 
 
-def of_logits(logits: Tensor, labels: Tensor) -> Outcome:
-    """Return the outcome of a model from its scores.
+def of_outputs(loss: Loss, outputs: Tensor, y: Tensor, spread: float | Tensor = 1.0) -> Outcome:
+    """Return the outcome of a model from what it gives.
 
     Parameters
     ----------
-    logits : Tensor
-        One score for each sample and class.
-    labels : Tensor
-        The class of each sample.
+    loss : Loss
+        The loss that it was trained with.
+    outputs : Tensor
+        What it gives for each sample.
+    y : Tensor
+        The class or the target of each sample.
+    spread : float or Tensor
+        The variance of the target (see `Scores.spread`); with several models, one row for each.
     """
-    losses = functional.cross_entropy(logits, labels, reduction="none").double()
-    return Outcome((logits.argmax(1) == labels).cpu().numpy(), losses.cpu().numpy())
+    return Outcome(SCORES[loss.task].right(outputs, y, spread), loss.each(outputs, y).double().cpu().numpy())
 
 
-def of_majority(silo: Silo, classes: int) -> Outcome:
-    """Return the outcome of always giving the shares of the classes among the client's own training samples.
+def of_constant(silo: Silo, loss: Loss) -> Outcome:
+    """Return the outcome of giving the same for every sample, as the client's own training samples have it.
 
-    The prediction is the most frequent class; the shares have one sample of each class added, so that the loss of a
-    class that the client has never seen is finite.
+    Of a numeric target that is the mean, or the median where the loss is the absolute one. Of classes it is their
+    shares, and the prediction is the most frequent; the shares have one sample of each class added, so that the loss of
+    a class that the client has never seen is finite.
 
     Parameters
     ----------
     silo : Silo
         The client.
-    classes : int
-        The number of classes.
+    loss : Loss
+        The loss of the models that are compared with it.
     """
+    arrays, classes = silo.arrays, len(silo.schema.classes)
+    if loss.task == "regression":
+        given = np.median(arrays.y) if loss is LOSSES[ABSOLUTE] else arrays.y.mean()
+        outputs = torch.full((len(arrays.y_test), 1), float(given))
+        return of_outputs(loss, outputs, torch.from_numpy(arrays.y_test), SCORES[loss.task].spread(arrays.y))
     counts = np.bincount(silo.arrays.y, minlength=classes)
     shares = (counts + 1) / (counts.sum() + classes)
     labels = silo.arrays.y_test
@@ -89,7 +101,7 @@ def keep(silo: Silo, training: str, outcome: Outcome, w: NDArray[np.float32]) ->
     order = [name for name in kept.get("order", []) if name != training][1 - MOST :]
     silo.state[KEY] = {
         **{f"{name}/{part}": kept.get(f"{name}/{part}", "") for name in order for part in PARTS},
-        f"{training}/right": outcome.right.astype(np.uint8),
+        f"{training}/right": as_kept(outcome.right),
         f"{training}/loss": outcome.loss,
         f"{training}/of": _test_split(silo),
         f"{training}/model": hashlib.blake2b(w.tobytes(), digest_size=16).hexdigest(),
@@ -111,7 +123,17 @@ def kept_of(silo: Silo, training: str) -> Outcome | None:
     known = training in kept.get("order", []) and kept.get(f"{training}/model")
     if not known or kept[f"{training}/of"] != _test_split(silo):
         return None
-    return Outcome(kept[f"{training}/right"].astype(bool), kept[f"{training}/loss"])
+    return Outcome(as_right(kept[f"{training}/right"]), kept[f"{training}/loss"])
+
+
+def as_kept(right: NDArray[Any]) -> NDArray[Any]:
+    """Return `Outcome.right` as a client keeps it: messages have no booleans."""
+    return right.astype(np.uint8) if right.dtype == bool else right
+
+
+def as_right(kept: NDArray[Any]) -> NDArray[Any]:
+    """Return `Outcome.right` as it was before `as_kept`."""
+    return kept.astype(bool) if kept.dtype == np.uint8 else kept
 
 
 def model_of(silo: Silo, training: str) -> str:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from fedcollab.secure.member import CHECKS
 from fedcollab.training.algorithms import ALGORITHMS
+from fedcollab.training.scores import Scores, scores_of
 
 #: the largest absolute value of a weight, or of what an algorithm sends beside them: beyond it training has diverged
 LARGEST = 1e12
@@ -90,7 +91,7 @@ def impossible_folds(message: Mapping[str, Any], reply: Mapping[str, Any]) -> st
         wanted *= 2
     if len(reply["held_out"]) != wanted:
         return f"`held_out` must be measures of {wanted} kind(s) of models"
-    wrong = impossible_held_out(reply["held_out"])
+    wrong = impossible_held_out(reply["held_out"], scores_of(message["setting"]))
     if wrong is not None:
         return wrong
     if reply["finite"] and message["train"] and "w" not in reply and "masked" not in reply:
@@ -103,17 +104,22 @@ def impossible_folds(message: Mapping[str, Any], reply: Mapping[str, Any]) -> st
     return None
 
 
-def impossible_held_out(held_out: NDArray[np.float64]) -> str | None:
+def impossible_held_out(held_out: NDArray[np.float64], scores: Scores) -> str | None:
     """Return what is wrong with measures on rows held out (`folds.COLUMNS`), or None; NaN means that it is not told.
 
     Parameters
     ----------
     held_out : array
-        [..., 4]: loss, accuracy, and the standard errors of their differences from training alone.
+        [..., 4]: loss, accuracy or R2, and the standard errors of their differences from training alone.
+    scores : Scores
+        What the task measures.
     """
-    loss, accuracy, *errors = (held_out[..., column] for column in range(held_out.shape[-1]))
-    if (loss < 0).any() or ((accuracy < 0) | (accuracy > 1)).any() or any((error < 0).any() for error in errors):
-        return "`held_out` has a negative loss or standard error, or an accuracy outside 0 to 1"
+    loss, right, *errors = (held_out[..., column] for column in range(held_out.shape[-1]))
+    if (loss < 0).any() or any((error < 0).any() for error in errors):
+        return "`held_out` has a negative loss or standard error"
+    wrong = scores.impossible([right, loss])
+    if wrong is not None:
+        return f"`held_out` has {wrong}"
     if (held_out > LARGEST_MEASURED).any():
         return f"`held_out` has values beyond {LARGEST_MEASURED:g}"
     return None
@@ -125,22 +131,25 @@ def impossible_alone(message: Mapping[str, Any], reply: Mapping[str, Any]) -> st
         return None
     if not 2 <= len(reply["held_out"]) <= message["rounds"] + 1:
         return f"`held_out` has {len(reply['held_out'])} rounds; expected 2 to {message['rounds'] + 1}"
-    wrong = impossible_held_out(reply["held_out"])
+    scores = scores_of(message["setting"])
+    wrong = impossible_held_out(reply["held_out"], scores)
     if wrong is not None or not message.get("fewer"):
         return wrong
     if "fewer" not in reply or reply["fewer"].shape != reply["held_out"].shape:
         return "`fewer` must have the shape of `held_out`"
-    return impossible_held_out(reply["fewer"])
+    return impossible_held_out(reply["fewer"], scores)
 
 
 def impossible_measures(message: Mapping[str, Any], reply: Mapping[str, Any]) -> str | None:
-    """Return what is wrong with the measures of a model (`result.MEASURES`), or None; NaN means that it is not told."""
+    """Return what is wrong with the measures of a model (`Scores.measures`), or None; NaN means that it is not told."""
     for key in ("measures", "personal_measures"):
         if key not in reply:
             continue
-        accuracy, loss, balanced, auc, stderr, samples = reply[key].tolist()
-        if any(not np.isnan(share) and not 0 <= share <= 1 for share in (accuracy, balanced, auc)):
-            return f"`{key}` has a share outside 0 to 1"
+        *measures, stderr, samples = reply[key].tolist()
+        loss = measures[1]
+        wrong = scores_of(message["setting"]).impossible(measures)
+        if wrong is not None:
+            return f"`{key}` has {wrong}"
         if loss < 0 or stderr < 0:
             return f"`{key}` has a negative loss or standard error"
         if loss > LARGEST_MEASURED or stderr > LARGEST_MEASURED:
@@ -161,16 +170,21 @@ def impossible_comparison(reply: Mapping[str, Any]) -> str | None:
     """Return what is wrong with counts and losses of models on the same samples (`CompareReply`), or None."""
     if not 0 <= reply["samples"] <= MOST_SAMPLES:
         return f"`samples` is {reply['samples']}"
+    if "loss" not in reply:
+        return None
+    if not reply["samples"]:
+        return "`loss` is of no samples"
+    for mean, spread in (("loss", "spread"), ("unexplained", "unexplained_spread")):
+        if mean not in reply:
+            continue
+        if (reply[mean] > LARGEST_MEASURED).any() or (np.abs(reply[spread]) > LARGEST_MEASURED**2).any():
+            return f"`{mean}` or `{spread}` has values beyond those of losses of {LARGEST_MEASURED:g}"
+        if (reply[mean] < 0).any() or (np.diag(reply[spread]) < 0).any():
+            return f"`{mean}` or `{spread}` has negative values"
     if "right" not in reply:
         return None
-    right, spread = reply["right"], reply["spread"]
-    if not reply["samples"]:
-        return "`right` is of no samples"
-    if (reply["loss"] > LARGEST_MEASURED).any() or (np.abs(spread) > LARGEST_MEASURED**2).any():
-        return f"`loss` or `spread` has values beyond those of losses of {LARGEST_MEASURED:g}"
+    right = reply["right"]
     both: NDArray[np.int64] = np.minimum.outer(np.diag(right), np.diag(right))
     if int(right.max()) > reply["samples"] or (right > both).any() or (right != right.T).any():
         return "`right` has more samples than there are, or more for two models than for one of them"
-    if (reply["loss"] < 0).any() or (np.diag(spread) < 0).any():
-        return "`loss` or `spread` has negative values"
     return None

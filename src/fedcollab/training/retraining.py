@@ -1,13 +1,14 @@
 """Train one coalition again with the settings of an earlier training: on from its saved model, or from new weights.
 
-What the algorithm keeps beside the model (momentum, control variates, personal models) starts anew.
+On from its saved model, every client's own parameters (`keep`, own intercept) go on from the model that it uses. What
+else the algorithm keeps beside the model (momentum, control variates, personal models) starts anew.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,9 +20,12 @@ from fedcollab.data.schema import Schema
 from fedcollab.errors import InputError, number
 from fedcollab.federation import Clients, Federation, federate
 from fedcollab.progress import Progress, silent
+from fedcollab.training.kept import MODEL
 from fedcollab.training.result import TrainingResult
-from fedcollab.training.rounds import Grouping, Session
+from fedcollab.training.rounds import Grouping
 from fedcollab.training.run import train
+from fedcollab.training.session import Session
+from fedcollab.training.trees.forest import TREES
 
 Weights = NDArray[np.float32]
 
@@ -41,17 +45,19 @@ class Continued(Grouping):
         The coalitions.
     weights : sequence of arrays or None
         For each coalition the weights to start from; None starts like any new model.
+    used : mapping
+        The weights of the model that each client of `own_from` uses, as far as they are known: models of silos are not.
     """
 
     weights: Sequence[Weights | None] = field(default_factory=list)
+    used: Mapping[str, Weights] = field(default_factory=dict)
 
     def options(self) -> dict[str, Any]:
         """Return the checksums of the weights: with other weights it is another training."""
-        return {
-            "weights": [
-                None if saved is None else hashlib.sha256(saved.tobytes()).hexdigest() for saved in self.weights
-            ]
-        }
+        found: dict[str, Any] = {"weights": [None if saved is None else _digest(saved) for saved in self.weights]}
+        if self.own_from:
+            found["own"] = dict(self.own_from) | {name: _digest(saved) for name, saved in self.used.items()}
+        return found
 
     def start(self, session: Session) -> None:
         """Start the fixed coalitions from the given weights."""
@@ -65,6 +71,13 @@ class Continued(Grouping):
                 raise InputError(f"the saved model has {len(saved)} weights; the run's model has {used}")
             w[:used] = torch.from_numpy(np.array(saved))
             session.servers[coalition] = session.algorithm.server_init(w)
+        if not session.federation.runtime.models_stay:
+            session.federation.runtime.restore(
+                {
+                    name: {MODEL: {"w": saved, "model": session.setting.model, "training": self.own_from[name]}}
+                    for name, saved in self.used.items()
+                }
+            )
 
 
 def retrain(
@@ -88,7 +101,7 @@ def retrain(
     members : sequence of str
         The names of the clients that train as one coalition; no other client is asked anything.
     scratch : bool
-        Start from new weights instead, as a coalition of newcomers alone always does.
+        Start from new weights instead, as a coalition of newcomers alone always does, and one of trees.
     rounds : int, optional
         By default a fifth of the rounds that the coalition trained. A coalition that starts from new weights trains as
         many as `result` allowed, chosen anew if they were chosen there.
@@ -112,14 +125,23 @@ def retrain(
     """
     known = clients if isinstance(clients, Federation) else federate(clients, schema=_schema(result))
     shared = [sum(known.quantities[name] for name in members if name in before) for before in result.coalitions]
-    old = None if scratch or max(shared) == 0 else int(np.argmax(shared))
+    anew = scratch or result.model["name"] == TREES  # trees are grown anew: those there are were not the newcomer's
+    old = None if anew or max(shared) == 0 else int(np.argmax(shared))
     settings, model = result.settings, result.model
     stopping = settings.get("stopping", "none") if old is None and rounds is None else "none"
     if rounds is None:
         rounds = int(settings["rounds"]) if old is None else max(1, round(FINE_TUNE * result.rounds[old]))
+    keeps = [] if old is None or not result.settings.get("keep") else [name for name in members if name in result.names]
+    personal = result.models.get("personal")
+    used = {} if personal is None else {name: personal[result.names.index(name)] for name in keeps}
     part = train(
         known.part(members),
-        Continued([list(members)], weights=[None if old is None else result.models["last"][old]]),
+        Continued(
+            [list(members)],
+            own_from={name: result.training_of(name) for name in keeps},
+            weights=[None if old is None else result.models["last"][old]],
+            used=used,
+        ),
         settings["algorithm"],
         model["name"],
         rounds=int(number("rounds", rounds, at_least=1, whole=True)),
@@ -129,9 +151,15 @@ def retrain(
         stopping=stopping,
         averaging=_averaging(result, old, stopping),
         progress=progress,
+        loss=model.get("loss"),
         **{key: settings[key] for key in KEPT if key in settings},
     )
     return replace(part, method=result.method)
+
+
+def _digest(weights: Weights) -> str:
+    """Return the SHA-256 of flat weights."""
+    return hashlib.sha256(weights.tobytes()).hexdigest()
 
 
 def _averaging(result: TrainingResult, coalition: int | None, stopping: str) -> float | None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,23 +18,33 @@ from torch import nn
 from fedcollab.data.client import list_clients
 from fedcollab.errors import FedcollabWarning, InputError, number, unknown
 from fedcollab.federation import Clients, federate
-from fedcollab.files import write_bytes
 from fedcollab.progress import Progress, silent
 from fedcollab.threads import one_core_each
 from fedcollab.training import defaults
 from fedcollab.training.algorithms import Algorithm, make_algorithm
-from fedcollab.training.algorithms.own_weights import share_rows
 from fedcollab.training.callbacks import Callback
 from fedcollab.training.checkpoint import Checkpoint, Snapshot, Stopping, identity, without_state
 from fedcollab.training.descend import OPTIMIZERS
+from fedcollab.training.groups import checked_coalitions, weighted_grouping
 from fedcollab.training.history import History, line
 from fedcollab.training.models import Factory, name_model
 from fedcollab.training.opening import AVERAGING, Steps, decisive, open_session
-from fedcollab.training.result import MEASURES, TrainingResult, schema_of
-from fedcollab.training.rounds import Grouping, Measures, Round, Session, run_rounds
+from fedcollab.training.recording import (
+    by_measure,
+    distances_in_order,
+    history_before,
+    open_stream,
+    rows_of_round,
+    traffic,
+    traffic_between,
+)
+from fedcollab.training.result import TrainingResult, schema_of
+from fedcollab.training.rounds import Grouping, Round, run_rounds
+from fedcollab.training.scores import SCORES
 from fedcollab.training.secure_rounds import SecureSums, check_secure, read_secure
+from fedcollab.training.session import Session
 from fedcollab.training.stopping import choose_rounds
-from fedcollab.wire.runtime import Runtime
+from fedcollab.training.trees.forest import TREES, with_rounds
 
 #: how the number of rounds is decided, and the models that "auto" chooses from, the simplest first
 STOPPING = ("held-out", "none")
@@ -67,6 +77,8 @@ def train(
     averaging: float | None = None,
     stopping: str = defaults.STOPPING,
     secure_aggregation: bool | str = False,
+    task: str | None = None,
+    loss: str | None = None,
     run_dir: str | Path | None = None,
     afresh: Collection[str] = (),
     callbacks: Sequence[Callback] = (),
@@ -130,6 +142,12 @@ def train(
         that the server sees sums alone (docs/secure-aggregation.md). True or "dropouts": a sum is formed without
         members that drop out as long as more than two thirds are left, for one more message a round. "everyone": no
         further messages, and the training pauses where a member does not answer.
+    task : str, optional
+        As in `fedcollab.federation.federate`: "classification", "regression" or "auto" (numbers with fractions mean
+        regression).
+    loss : str, optional
+        What models are trained with: "cross-entropy" for classes; "squared" (default) or "absolute" for a numeric
+        target (see `training.losses`).
     run_dir : str or Path, optional
         Where metrics are streamed (training.jsonl) and result and models are saved at the end; a training that was
         interrupted there goes on from its last saved round.
@@ -188,25 +206,37 @@ def train(
         raise InputError(f"`optimizer` (={optimizer!r}) must be 'sgd': the steps of '{called}' are its own")
     model_name = "auto" if isinstance(model, str) and model == "auto" else name_model(model)
     clients = list_clients(clients)
-    federation = federate(clients, runtime=runtime, device=device, scale=scale, seed=seed)
+    federation = federate(clients, runtime=runtime, device=device, scale=scale, seed=seed, task=task)
     names = federation.in_order_of(clients)
     if isinstance(coalitions, Grouping):
         grouping, method = coalitions, coalitions.method
     else:
         method = called
         if chosen.weighted:
-            grouping = _weighted(weights, rows, names, names if plan is None else plan["names"])
+            grouping = weighted_grouping(weights, rows, names, names if plan is None else plan["names"])
         else:
-            grouping = Grouping(_coalitions(coalitions, names, federation.left_out, alone=chosen.alone))
+            grouping = Grouping(checked_coalitions(coalitions, names, federation.left_out, alone=chosen.alone))
     fixed = grouping.method == Grouping.method  # clustered baselines change who is in which coalition as they train
     way = read_secure(secure_aggregation)
     check_secure(way, called, chosen, fixed=fixed, participation=participation)
     secure = SecureSums(federation, grouping.coalitions, way) if way else None
     chooses = stopping == "held-out" and fixed
+    if model_name == TREES and (way or not fixed or averaging):
+        what = "`secure_aggregation`" if way else "`averaging`" if averaging else "coalitions that change"
+        raise InputError(f"`model` (='{TREES}') does not go with {what}: histograms are summed as they are")
 
     def session_of(name: str) -> Session:
         steps = Steps(
-            name, model_options or {}, lr, batch_size, local_epochs, seed, weight_decay, optimizer, participation
+            name,
+            with_rounds(name, model_options, rounds),
+            lr,
+            batch_size,
+            local_epochs,
+            seed,
+            weight_decay,
+            optimizer,
+            participation,
+            loss,
         )
         mean = float(AVERAGING if averaging is None and chooses else averaging or 0.0) if fixed else 0.0
         opened = open_session(federation, called, chosen, steps, keep=keep or None, averaging=mean)
@@ -214,7 +244,7 @@ def train(
         return opened
 
     carrier = federation.runtime
-    started, before = time.perf_counter(), _moved(carrier)
+    started, before = time.perf_counter(), traffic(carrier)
     stopped: Stopping | None = None
     if model_name == "auto":
         if not chooses or model_options:
@@ -258,11 +288,11 @@ def train(
     if run_dir is not None and checkpoint is not None:
         if resumed is None:
             checkpoint.done()  # another training's: its rounds are about to be overwritten
-        history = _history(Path(run_dir), resumed)
+        history = history_before(Path(run_dir), resumed)
         earlier |= {} if resumed is None else resumed.spent
 
     def spent() -> dict[str, Any]:
-        now = {**_spent(before, _moved(carrier)), "seconds": round(time.perf_counter() - started, 3)}
+        now = {**traffic_between(before, traffic(carrier)), "seconds": round(time.perf_counter() - started, 3)}
         return {key: type(value)(value + earlier[key]) for key, value in now.items()}
 
     def keep_snapshot(snapshot: Snapshot) -> None:
@@ -294,12 +324,12 @@ def train(
         session.stopping = stopped
         longest = max(stopped.rounds.values(), default=rounds)
         earlier_rounds = rounds if chooses else 0
-        stream = _stream(run_dir, history, stack)
+        stream = open_stream(run_dir, history, stack)
         for callback in callbacks:
             callback.on_start(settings)
 
         def watch(session: Session, outcome: Round) -> None:
-            rows = _rows(session, outcome)
+            rows = rows_of_round(session, outcome)
             for row in rows:
                 history.add(row)
             if stream is not None:
@@ -327,8 +357,8 @@ def train(
         models={which: rows[:, : network.parameters + network.buffers] for which, rows in models.items()},
         names=tuple(names),
         coalitions=[[name for name in names if session.assignment[name] == label] for label in order],
-        measures=_columns(final.measures, names),
-        personal=_columns(final.personal, names) if final.personal else {},
+        measures=by_measure(final.measures, names, SCORES[schema.task].measures),
+        personal=by_measure(final.personal, names, SCORES[schema.task].measures) if final.personal else {},
         history=history,
         layout=network.layout,
         method=method,
@@ -341,7 +371,7 @@ def train(
         rounds=[min(stopped.rounds.get(label, session.number), session.number) for label in order],
         averaged=[session.uses_mean(label) for label in order],
         held_out={name: curve.min(1) for name, curve in stopped.curves.items()},
-        distances=_reordered(grouping, federation.names, names),
+        distances=distances_in_order(grouping, federation.names, names),
         training=session.training,
     )
     if run_dir is not None:
@@ -374,107 +404,3 @@ def _better_model(
         found[name] = (float(np.mean(losses)) if losses else float("inf"), chosen)
     best = min(found, key=lambda name: found[name][0])
     return best, found[best][1]
-
-
-def _weighted(weights: ArrayLike | None, rows: int, names: Sequence[str], of: Sequence[str]) -> Grouping:
-    """Return clients grouped by the model that they share, with what each client weighs in each of the models.
-
-    The weights' rows and columns are the clients `of`; those that are not among `names` are left out.
-    """
-    if weights is None:
-        raise InputError("`algorithm` (='own-weights') needs `weights`, or an advice that has them")
-    missing = [name for name in names if name not in of]
-    if missing:
-        raise InputError(f"`weights` lack the client {missing[0]!r}")
-    given = np.asarray(weights, dtype=np.float64)
-    if given.shape == (len(of), len(of)) and list(of) != sorted(names):
-        places = [list(of).index(name) for name in sorted(names)]
-        given = given[np.ix_(places, places)]
-        given = given / given.sum(axis=1, keepdims=True)
-    groups, shared = share_rows(given, sorted(names), rows)
-    return Grouping(groups, shared)
-
-
-def _coalitions(coalitions: Any, names: Sequence[str], left_out: Mapping[str, str], *, alone: bool) -> list[list[str]]:
-    """Return coalitions as lists of names, without absent clients, after checking that they partition the clients."""
-    given = getattr(coalitions, "coalitions", coalitions)
-    if alone or (isinstance(given, str) and given == "local"):
-        return [[name] for name in names]
-    if isinstance(given, str):
-        if given != "global":
-            raise InputError(f"`coalitions` (={given!r}) must be lists of client names, 'local' or 'global'")
-        return [list(names)]
-    try:
-        lists = [[name for name in members if name not in left_out] for members in given]
-    except TypeError:
-        raise InputError(f"`coalitions` (={given!r}) must be lists of client names, 'local' or 'global'") from None
-    flat = [name for members in lists for name in members]
-    unknown = [name for name in flat if name not in names]
-    if unknown:
-        raise InputError(f"`coalitions` names {unknown[0]!r}, which is not a client; clients: {', '.join(names)}")
-    twice = [name for name in flat if flat.count(name) > 1]
-    if twice:
-        raise InputError(f"`coalitions` has the client {twice[0]!r} twice; coalitions must not overlap")
-    missing = [name for name in names if name not in flat]
-    if missing:
-        raise InputError(f"`coalitions` lacks the client {missing[0]!r}; every client must be in one")
-    return [members for members in lists if members]
-
-
-def _rows(session: Session, outcome: Round) -> list[dict[str, Any]]:
-    """Return one row of the history for each client that was trained or evaluated in the round."""
-    rows = []
-    for name in session.names:
-        if name not in outcome.losses and name not in outcome.evaluation.measures:
-            continue
-        row: dict[str, Any] = {"round": outcome.number, "client": name, "coalition": session.assignment[name]}
-        row["train_loss"] = outcome.losses.get(name)
-        for prefix, source in (("", outcome.evaluation.measures), ("personal_", outcome.evaluation.personal)):
-            if name in source:
-                row |= {f"{prefix}{key}": float(v) for key, v in zip(MEASURES, source[name], strict=True)}
-        rows.append(row)
-    return rows
-
-
-def _columns(measures: Measures, names: Sequence[str]) -> dict[str, Any]:
-    """Return measures by client as one array for each measure, in the order of `names`; NaN for absent clients."""
-    missing = np.full(len(MEASURES), np.nan)
-    table = np.stack([measures.get(name, missing) for name in names])
-    return {key: table[:, position] for position, key in enumerate(MEASURES)}
-
-
-def _stream(run_dir: str | Path | None, history: History, stack: ExitStack) -> BinaryIO | None:
-    """Open the file that rounds are appended to, after writing the rounds before the one that training goes on from."""
-    if run_dir is None:
-        return None
-    path = Path(run_dir) / "training.jsonl"
-    write_bytes(path, history.lines())
-    return stack.enter_context(path.open("ab"))
-
-
-def _history(folder: Path, resumed: Snapshot | None) -> History:
-    """Read the rounds up to the one that training goes on from."""
-    path = folder / "training.jsonl"
-    if resumed is None or not path.exists():
-        return History()
-    return History([row for row in History.read(path) if row["round"] <= resumed.number])
-
-
-def _moved(runtime: Runtime) -> tuple[int, int, int]:
-    """Return a runtime's calls, bytes down and bytes up so far."""
-    cost = runtime.cost
-    return cost.rounds, sum(cost.down.values()), sum(cost.up.values())
-
-
-def _spent(before: tuple[int, int, int], after: tuple[int, int, int]) -> dict[str, int]:
-    """Return the calls and bytes between two readings of `_moved`."""
-    keys = ("calls", "bytes_down", "bytes_up")
-    return {key: late - early for key, early, late in zip(keys, before, after, strict=True)}
-
-
-def _reordered(grouping: Grouping, ordered: Sequence[str], names: Sequence[str]) -> Any:
-    """Return the grouping's distances in the order of `names`, or None if it has none."""
-    if grouping.distances is None:
-        return None
-    rows = [list(ordered).index(name) for name in names]
-    return grouping.distances[np.ix_(rows, rows)]

@@ -18,8 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcollab.secure import member
+from fedcollab.secure.keys import Certificate, Unproven
 from fedcollab.secure.nested import limit_sums
 from fedcollab.silo.rounding import moved_for_decision, share_errors
+from fedcollab.training.scores import SCORES
 from fedcollab.wire.action import Refused, Release, Step, action, free
 from fedcollab.wire.fields import Positive, Sides, Whole
 from fedcollab.wire.limits import Limits
@@ -106,6 +108,21 @@ def _limit_keys(message: KeysMessage, silo: Silo, limits: Limits) -> None:
         )
 
 
+def _wrong_certificate(message: KeysMessage, reply: KeysReply) -> str | None:
+    """Return why a certificate is not one of a member of this group, or None."""
+    try:
+        found = Certificate.from_json(reply["certificate"])
+    except Unproven as error:
+        return str(error)
+    if (found.group, found.members, found.threshold) != (
+        message["group"],
+        sorted(message["coalition"]),
+        message["threshold"],
+    ):
+        return "the certificate is for another group, or for other members"
+    return None
+
+
 @action(
     "secure-keys",
     purpose="drew a key for the masks of a coalition: its public part, signed",
@@ -113,6 +130,7 @@ def _limit_keys(message: KeysMessage, silo: Silo, limits: Limits) -> None:
     step=Step.TRAINING,
     limit=_limit_keys,
     cost=free,
+    consistent=_wrong_certificate,
 )
 def secure_keys(message: KeysMessage, silo: Silo) -> KeysReply:
     """Draw a key for a group of secure aggregation, and return its certificate."""
@@ -222,7 +240,7 @@ def refuse_absurd(message: Message, silo: Silo, losses: NDArray[np.float64]) -> 
     first = {**kept.get("first", {})}
     mean = float(losses.mean())
     began = first.setdefault(message["training"], mean if math.isfinite(mean) else 0.0)
-    most = ABSURD * max(math.log(len(silo.schema.classes)), began)
+    most = ABSURD * max(SCORES[silo.schema.task].guessing(silo.schema.outputs), began)
     share = float((~(losses <= most)).mean())
     error = float(share_errors(share, len(losses)))
     if moved_for_decision(share, error, silo, "absurd", message["w"]) > SHARE:

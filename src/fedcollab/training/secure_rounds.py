@@ -13,6 +13,7 @@ import numpy as np
 from fedcollab.errors import FedcollabWarning, InputError, Paused
 from fedcollab.federation import Federation
 from fedcollab.secure import member
+from fedcollab.secure.keys import Certificate
 from fedcollab.secure.server import Group, unpack_mean
 from fedcollab.training.hooks import Algorithm
 from fedcollab.training.secure_client import secure_keys, secure_unmask
@@ -242,6 +243,9 @@ class SecureSums:
         answers = self.federation.call(secure_keys, asked)
         for group in new.values():
             group.certificates = {name: answers[name]["certificate"] for name in group.members}
+            for name, certificate in group.certificates.items():
+                if Certificate.from_json(certificate).name != name:
+                    raise Paused(f"client `{name}` sent a certificate of secure aggregation in the name of another")
         self.groups |= new
 
     def _new(self, coalition: int) -> Group:

@@ -15,30 +15,33 @@ the folds cost as much as one training of `ceiling` rounds.
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcollab.errors import FedcollabWarning, Paused
+from fedcollab.errors import Paused
 from fedcollab.federation import Federation
 from fedcollab.progress import Progress
 from fedcollab.training import folds_client
+from fedcollab.training.arrays import arrays_of, tensor_of
 from fedcollab.training.checkpoint import Stopping
+from fedcollab.training.fold_calls import FOLDS, FoldCall, FoldRounds, as_arrays, asked, stop_if_refused
 from fedcollab.training.hooks import State
-from fedcollab.training.rounds import Grouping, Replies, Session, arrays_of, seen_key, tensor_of
+from fedcollab.training.rounds import Grouping
+from fedcollab.training.session import Replies, Session, seen_key
+from fedcollab.training.trees.boosting import boost_folds
 from fedcollab.wire.message import Message
 from fedcollab.wire.runtime import Answered
 
-FOLDS = 2
 #: how many rows' worth of evidence the curve of all clients is, beside a coalition's own
 POOLED = 500.0
 #: the curves are averaged over so many rounds in a row, because single rounds go up and down
 WINDOW = 5
 
 Curve = NDArray[np.float64]
+Drop = Callable[[int, Mapping[int, Mapping[str, list[Curve]]]], Collection[int]]
 
 
 def choose_rounds(session: Session, grouping: Grouping, ceiling: int, progress: Progress) -> Stopping:
@@ -99,6 +102,7 @@ def train_in_step(
     """
     results: list[dict[str, Curve]] = [{} for _ in trainings]
     waiting: dict[int, FoldCall] = {}
+    looked_at = 0
 
     def go_on(position: int, answers: list[Answered] | Paused | None) -> None:
         training = trainings[position]
@@ -118,7 +122,7 @@ def train_in_step(
         answered: dict[int, list[Answered]] = {position: [] for position in now}
         try:
             replies = federation.call_several(
-                [(folds_client.train_folds, messages) for _, messages in layers], partial=True
+                [(now[position].action, messages) for position, messages in layers], partial=True
             )
         except Paused as error:
             for position in now:
@@ -129,38 +133,13 @@ def train_in_step(
         for position, call in now.items():
             progress(min(call.number, call.ceiling), call.ceiling)
             go_on(position, answered[position])
-        if drop is not None and waiting:
-            number = next(iter(waiting.values())).number - 1
+        number = next((call.number for call in waiting.values()), 0) - 1
+        if drop is not None and number > looked_at:
+            looked_at = number
             for position in drop(number, {each: call.measured for each, call in waiting.items()}):
-                results[position] = _as_arrays(waiting.pop(position).measured)
+                results[position] = as_arrays(waiting.pop(position).measured)
                 trainings[position].close()
     return results
-
-
-@dataclass(frozen=True, eq=False)
-class FoldCall:
-    """The messages of one round of `fold_rounds`.
-
-    Parameters
-    ----------
-    number : int
-        The round.
-    ceiling : int
-        The last round.
-    layers : list of mappings
-        What each client is sent, for each layer (see `Session.layers`).
-    measured : mapping of lists
-        What each client has measured so far.
-    """
-
-    number: int
-    ceiling: int
-    layers: list[dict[str, Message]]
-    measured: Mapping[str, list[Curve]]
-
-
-Drop = Callable[[int, Mapping[int, Mapping[str, list[Curve]]]], Collection[int]]
-FoldRounds = Generator[FoldCall, list[Answered], dict[str, Curve]]
 
 
 def fold_rounds(
@@ -185,83 +164,133 @@ def fold_rounds(
         For each client that was measured: after 0, 1, 2, ... rounds, for each kind of model, what `folds.COLUMNS`
         names.
     """
+    if session.growing is not None:
+        return (yield from boost_folds(session, grouping, ceiling, alone))
     grouping.start(session)
-    models = {coalition: [server] * FOLDS for coalition, server in enumerate(session.servers)}
-    curves: dict[str, list[Curve]] = {name: [] for name in asked(session)}
-    if session.secure is not None:  # masks cancel over whole coalitions only: one with a client too small has no say
-        models = {label: made for label, made in models.items() if set(session.members(label)) <= set(curves)}
+    folds = _Folds(session, ceiling, alone or {})
     for number in range(1, ceiling + 2):  # the last message only measures
-        training = {k: session.participants(number, k) for k in models}
-        present = {k: [name for name in session.sources(k) if name in curves] for k in models}
-        layers = []
-        for layer, wanted in enumerate(session.layers(present)):
-            sent = {}
-            for name, coalition in wanted.items():
-                if len(curves[name]) != number - 1 or (layer and (number > ceiling or name not in training[coalition])):
-                    continue
-                trains = name in training[coalition] and number <= ceiling
-                sent[name] = _message(session, models[coalition], trains, ceiling < number)
-                if layer:
-                    sent[name]["measure"] = False
-                elif alone is not None and name in alone:
-                    sent[name]["alone"] = list(alone[name])
-            layers.append(session.completed(folds_client.train_folds, number, sent, layer))
+        layers = folds.messages(number)
         if not layers[0]:
             break
         try:
-            answered = yield FoldCall(number, ceiling, layers, curves)
+            answered = yield FoldCall(number, ceiling, layers, folds.curves, folds_client.train_folds)
         except Paused as error:
-            if not _refused(session, layers[0]):
-                raise
-            text = f"{error}: the number of rounds is not chosen, all {ceiling} are trained (`stopping='none'`)"
-            warnings.warn(text, FedcollabWarning, stacklevel=4)
+            stop_if_refused(session, layers[0], error, ceiling)
             break
-        answers = [session.received(number, each) for each in answered]
+        folds.take(number, layers[0], [session.received(number, each) for each in answered])
+    return as_arrays(folds.curves)
+
+
+@dataclass(eq=False)
+class _Folds:
+    """The models of all folds, of the coalitions that still train them, and what was measured so far.
+
+    Parameters
+    ----------
+    session : Session
+        The training.
+    ceiling : int
+        The last round that trains.
+    alone : mapping
+        As in `fold_rounds`.
+    """
+
+    session: Session
+    ceiling: int
+    alone: Mapping[str, Sequence[int]]
+    models: dict[int, list[State]] = field(init=False)
+    curves: dict[str, list[Curve]] = field(init=False)
+    whose: list[dict[str, int]] = field(init=False, default_factory=list)  # for which coalition each client trains
+
+    def __post_init__(self) -> None:
+        self.models = {coalition: [server] * FOLDS for coalition, server in enumerate(self.session.servers)}
+        self.curves = {name: [] for name in asked(self.session)}
+        if (
+            self.session.secure is not None
+        ):  # masks cancel over whole coalitions only: one with a client too small is out
+            members = {coalition: set(self.session.members(coalition)) for coalition in self.models}
+            self.models = {
+                coalition: each for coalition, each in self.models.items() if members[coalition] <= set(self.curves)
+            }
+
+    def messages(self, number: int) -> list[dict[str, Message]]:
+        """Return the messages of a round, for each layer (see `Session.layers`)."""
+        training = {k: self.session.participants(number, k) if number <= self.ceiling else [] for k in self.models}
+        present = {k: [name for name in self.session.sources(k) if name in self.curves] for k in self.models}
+        self.whose = self.session.layers(present)
+        layers = []
+        for layer, wanted in enumerate(self.whose):
+            sent = {}
+            for name, coalition in wanted.items():
+                trains = name in training[coalition]
+                if len(self.curves[name]) == number - 1 and (trains or not layer):
+                    sent[name] = self._message(name, coalition, number, layer, trains)
+            layers.append(self.session.completed(folds_client.train_folds, number, sent, layer))
+        return layers
+
+    def _message(self, name: str, coalition: int, number: int, layer: int, trains: bool) -> Message:
+        """Return what one client is sent: what the algorithm broadcasts for each fold, stacked."""
+        parts = [arrays_of(_broadcast(self.session, server)) for server in self.models[coalition]]
+        message: Message = {key: np.stack([part[key] for part in parts]) for key in parts[0]}
+        message |= {"folds": len(parts), "train": trains, "last": number > self.ceiling}
+        if layer:
+            message["measure"] = False
+        elif name in self.alone:
+            message["alone"] = list(self.alone[name])
+        return message
+
+    def take(self, number: int, sent: Mapping[str, Message], answers: Sequence[Mapping[str, Message]]) -> None:
+        """Keep what the clients measured, and go on with the models that they trained.
+
+        Parameters
+        ----------
+        number : int
+            The round.
+        sent : mapping
+            The messages of the first layer.
+        answers : sequence of mappings
+            The replies of each layer.
+        """
         for name, answer in answers[0].items():
-            if "unfit" in answer:
-                del curves[name]
-                if session.secure is not None:
-                    models.pop(session.assignment[name], None)
-            else:
-                curves[name].append(answer["held_out"])
-        trained: dict[int, dict[str, Message]] = {coalition: {} for coalition in models}
+            if "unfit" not in answer:
+                self.curves[name].append(answer["held_out"])
+                continue
+            del self.curves[name]
+            if self.session.secure is not None:
+                self.models.pop(self.session.assignment[name], None)
+        trained, broken = self._trained(number, answers)
+        if self.session.secure is not None:
+            given_up = {self.session.assignment[name] for name in sent} - set(self.models) | broken
+            updates = {name: reply for replies in trained.values() for name, reply in replies.items()}
+            for name, mean in self.session.secure.means(sent, updates, given_up).items():
+                trained[self.session.assignment[name]] = {name: mean}
+        for coalition in list(self.models):
+            answering = [name for name in self.session.members(coalition) if name in answers[0] and name in self.curves]
+            if not answering or coalition in broken:
+                del self.models[coalition]  # it diverged, or nobody answers: what was measured so far decides
+            elif trained[coalition]:
+                self.models[coalition] = [
+                    self.session.aggregate(server, _states(trained[coalition], fold), number, coalition)
+                    for fold, server in enumerate(self.models[coalition])
+                ]
+
+    def _trained(
+        self, number: int, answers: Sequence[Mapping[str, Message]]
+    ) -> tuple[dict[int, dict[str, Message]], set[int]]:
+        """Return the replies with trained models of each coalition, and the coalitions whose training diverged."""
+        trained: dict[int, dict[str, Message]] = {coalition: {} for coalition in self.models}
         broken: set[int] = set()
         for layer, replies in enumerate(answers):
             for name, reply in replies.items():
-                coalition = session.layers(present)[layer][name]
-                if coalition not in models:
+                coalition = self.whose[layer][name]
+                if coalition not in self.models:
                     continue
                 if not reply["finite"]:
                     broken.add(coalition)
-                elif ("w" in reply or "masked" in reply) and name in curves:
+                elif ("w" in reply or "masked" in reply) and name in self.curves:
                     trained[coalition][name] = reply
-                    session.seen[seen_key(name, layer)] = number
-        if session.secure is not None:
-            given_up = {session.assignment[name] for name in layers[0]} - set(models) | broken
-            updates = {name: reply for replies in trained.values() for name, reply in replies.items()}
-            for name, mean in session.secure.means(layers[0], updates, given_up).items():
-                trained[session.assignment[name]] = {name: mean}
-        for coalition in list(models):
-            answering = [name for name in session.members(coalition) if name in answers[0] and name in curves]
-            if not answering or coalition in broken:
-                del models[coalition]  # it diverged, or nobody answers: what was measured so far decides
-            elif trained[coalition]:
-                models[coalition] = [
-                    session.aggregate(server, _states(trained[coalition], fold), number, coalition)
-                    for fold, server in enumerate(models[coalition])
-                ]
-    return _as_arrays(curves)
-
-
-def _as_arrays(curves: Mapping[str, list[Curve]]) -> dict[str, Curve]:
-    """Return the curves of the clients that were measured after at least one round."""
-    return {name: np.array(curve) for name, curve in curves.items() if len(curve) > 1}
-
-
-def asked(session: Session) -> list[str]:
-    """Return the clients whose rows outside every fold are as many as silos ask for at least."""
-    least = max(session.federation.runtime.min_samples, 1)
-    return [name for name in session.names if session.quantities[name] * (FOLDS - 1) // FOLDS >= least]
+                    self.session.seen[seen_key(name, layer)] = number
+        return trained, broken
 
 
 def pick_rounds(
@@ -336,20 +365,6 @@ def _lowest(curve: Curve) -> tuple[int, int]:
     """Return the first round, from 1 on, with the lowest value, and the column that has it."""
     row, column = np.unravel_index(np.argmin(curve[1:]), curve[1:].shape)
     return 1 + int(row), int(column)
-
-
-def _refused(session: Session, sent: Mapping[str, Message]) -> bool:
-    """Return whether every client that is missing from the last call refused it, so that asking again is of no use."""
-    missing = {name: session.federation.absent[name] for name in sent if name in session.federation.absent}
-    noted = session.federation.runtime.absences[-len(missing) :] if missing else []
-    return bool(noted) and all(each.kind == "refused" for each in noted)
-
-
-def _message(session: Session, servers: Sequence[State], train: bool, last: bool) -> Message:
-    """Return what a client is sent: what the algorithm broadcasts for each fold, stacked."""
-    parts = [arrays_of(_broadcast(session, server)) for server in servers]
-    stacked = {key: np.stack([part[key] for part in parts]) for key in parts[0]}
-    return {**stacked, "folds": len(parts), "train": train, "last": last}
 
 
 def _broadcast(session: Session, server: State) -> State:

@@ -1,8 +1,12 @@
-"""`load_model`: a trained model from its files, ready to predict on raw samples."""
+"""`load_model`: a trained model from its files, ready to predict on raw samples.
+
+What a model says of a row is decided in one place, `answers_of`.
+"""
 
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,11 +16,21 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from fedcollab.data.client import Features
+from fedcollab.data.rows import fit_rows
+from fedcollab.data.samples import Features
 from fedcollab.data.schema import Schema
 from fedcollab.errors import InputError
+from fedcollab.training.arrays import flatten
+from fedcollab.training.losses import CROSS_ENTROPY
 from fedcollab.training.models import MODELS, Factory, Network, name_model
-from fedcollab.training.result import TrainingResult, flatten
+from fedcollab.training.result import TrainingResult
+from fedcollab.training.trees.files import booster_of, of_arrays, to_json
+from fedcollab.training.trees.forest import ForestModule
+
+#: rows that go through a model at once: images would else need much memory
+AT_ONCE = 1000
+#: the column of `answers_of` with what is predicted
+PREDICTED = "predicted"
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +48,30 @@ class TrainedModel:
     module: nn.Module
     schema: Schema
 
+    def outputs(self, x: Features) -> NDArray[np.float32]:
+        """Return what the module gives for raw samples, one row for each.
+
+        Parameters
+        ----------
+        x : array or DataFrame
+            Raw samples, as clients have them; further columns of a table are passed over.
+
+        Raises
+        ------
+        InputError
+            If they do not fit what the model was trained on.
+        """
+        rows = fit_rows(x, self.schema).x
+        with np.errstate(over="ignore"):  # refused below
+            inputs = self.schema.features(rows)
+        finite = np.isfinite(inputs).reshape(len(inputs), -1).all(axis=1)
+        if not finite.all():
+            raise InputError(f"row {int(finite.argmin()) + 1} of `x` has a value that is too large for a model")
+        parts = torch.split(torch.from_numpy(inputs), AT_ONCE)
+        with torch.no_grad():
+            found: NDArray[np.float32] = torch.cat([self.module(part) for part in parts]).numpy()
+        return found
+
     def predict_proba(self, x: Features) -> NDArray[np.float32]:
         """Return each class's probability.
 
@@ -46,21 +84,90 @@ class TrainedModel:
         -------
         array
             One row for each sample, one column for each class in the order of `schema.classes`.
+
+        Raises
+        ------
+        InputError
+            If the model is one of a numeric target.
         """
-        with torch.no_grad():
-            scores: NDArray[np.float32] = torch.softmax(
-                self.module(torch.from_numpy(self.schema.features(x))), 1
-            ).numpy()
-        return scores
+        if not self.schema.classes:
+            raise InputError("a model of a numeric target has no classes, and no probabilities: use `predict`")
+        return _probabilities(self.outputs(x))
+
+    def xgboost_json(self) -> str:
+        """Return trees as XGBoost saves them, for `xgboost.Booster`: they take prepared samples (`Schema.features`).
+
+        Raises
+        ------
+        InputError
+            If the model is none of trees.
+        """
+        if not isinstance(self.module, ForestModule):
+            raise InputError("the model has no trees; XGBoost's format is for `model` 'xgboost'")
+        parts = {name: value.detach().numpy() for name, value in self.module.named_parameters()}
+        return to_json(of_arrays(parts, self.module.shape), self.module.shape, math.prod(self.schema.shape))
+
+    def booster(self) -> Any:
+        """Return trees as the library's `xgboost.Booster` (`pip install 'fedcollab[trees]'`).
+
+        Raises
+        ------
+        InputError
+            If the model is none of trees, or the library is not installed.
+        """
+        return booster_of(self.xgboost_json())
 
     def predict(self, x: Features) -> NDArray[Any]:
-        """Return the label of each raw sample."""
-        labels: NDArray[Any] = np.array(self.schema.classes)[self.predict_proba(x).argmax(1)]
-        return labels
+        """Return the label, or the numeric target in its own units, of each raw sample."""
+        return self.answers(x)[PREDICTED]
+
+    def answers(self, x: Features) -> dict[str, NDArray[Any]]:
+        """Return all that the model says of raw samples, column by column, as `fedcollab predict` writes it.
+
+        Parameters
+        ----------
+        x : array or DataFrame
+            Raw samples, as clients have them.
+
+        Returns
+        -------
+        dict of arrays
+            "predicted", the label of each sample or its numeric target; and "probability_CLASS" for each class.
+        """
+        return answers_of(self.outputs(x), self.schema)
+
+
+def answers_of(outputs: NDArray[np.float32], schema: Schema) -> dict[str, NDArray[Any]]:
+    """Return what the outputs of a model say of each row, column by column.
+
+    Parameters
+    ----------
+    outputs : array
+        One row for each sample: a score for each class, or the numeric target.
+    schema : Schema
+        Names the classes, or has the units of the target.
+
+    Examples
+    --------
+    >>> found = answers_of(np.array([[0.0, 0.0, 5.0]], dtype=np.float32), Schema(("ill", "well", "unsure"), (2,)))
+    >>> list(found), str(found["predicted"][0]), round(float(found["probability_unsure"][0]), 3)
+    (['predicted', 'probability_ill', 'probability_well', 'probability_unsure'], 'unsure', 0.987)
+    """
+    if not schema.classes:
+        return {PREDICTED: schema.in_units(outputs[:, 0])}
+    probabilities = _probabilities(outputs)
+    columns = {f"probability_{label}": probabilities[:, place] for place, label in enumerate(schema.classes)}
+    return {PREDICTED: np.array(schema.classes)[probabilities.argmax(1)], **columns}
+
+
+def _probabilities(scores: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the probability of each class, given its score."""
+    found: NDArray[np.float32] = torch.softmax(torch.from_numpy(scores), 1).numpy()
+    return found
 
 
 def load_model(
-    path: str | Path,
+    path: str | Path | TrainingResult,
     *,
     client: str | None = None,
     coalition: int | None = None,
@@ -71,8 +178,8 @@ def load_model(
 
     Parameters
     ----------
-    path : str or Path
-        What `TrainingResult.save` wrote, the folder that `train` wrote to, or a run directory: then its training in
+    path : str, Path or TrainingResult
+        The result; or what its `save` wrote, the folder that `train` wrote to, or a run directory: then its training in
         coalitions.
     client : str, optional
         Whose model: its personal one where there is one, else its coalition's.
@@ -86,30 +193,42 @@ def load_model(
     Returns
     -------
     TrainedModel
-        With `predict` and `predict_proba`.
+        With `predict`, `predict_proba` and `answers`, which is both.
 
     Raises
     ------
     InputError
-        If the files are broken, or the model is unknown here or has other parameters.
+        If the files are broken, the model is unknown here or has other parameters, or the client's own model stayed at
+        its silo.
 
     Examples
     --------
     >>> load_model("runs/hospitals", client="north").predict(x)     # doctest: +SKIP
     >>> load_model("runs/hospitals/training/local", client="north").predict(x)     # doctest: +SKIP
     """
-    result = TrainingResult.load(path)
+    result = path if isinstance(path, TrainingResult) else TrainingResult.load(path)
     if which is None:
-        which = "personal" if client is not None and "personal" in result.models else "last"
+        which = "personal" if client is not None and result.personal else "last"
+        if which == "personal" and which not in result.models and client in result.names:
+            raise InputError(
+                f"the own model of `{client}` stayed at its silo: there, `fedcollab silo predict FILE` uses it "
+                "(here, `which='last'` is the model that its coalition shares)"
+            )
     if client is None and coalition is None and len(result.coalitions) == 1:
         coalition = 0
     arrays = result.weights(client=client, coalition=coalition, which=which)
     name = name_model(model) if model is not None else str(result.model["name"])
     if name not in MODELS:
         raise InputError(f"the model '{name}' is not registered here; give its factory as `model`")
-    text = Network.describe(name, result.model["options"], result.model["shape"], int(result.model["classes"]))
+    text = Network.describe(
+        name,
+        result.model["options"],
+        result.model["shape"],
+        int(result.model["classes"]),
+        result.model.get("loss", CROSS_ENTROPY),
+    )
     network = Network(text)
     if [(key, tuple(shape)) for key, shape in network.layout] != [(key, value.shape) for key, value in arrays.items()]:
-        raise InputError(f"the model '{name}' has other parameters than those in `{path}`")
+        raise InputError(f"the model '{name}' has other parameters than those of this training")
     module = network.point(torch.from_numpy(flatten(arrays, network.layout))).eval()
     return TrainedModel(module, Schema.from_json(json.dumps(result.schema)))

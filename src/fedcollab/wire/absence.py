@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import msgspec
+
 from fedcollab.errors import number
 
 #: how an absence came about, and its words; the first two are worth another try
@@ -32,7 +34,8 @@ class Policy:
     quorum : float
         The share of the clients asked in a round that must answer; with fewer the run pauses.
     retries : int
-        How often a client that did not answer, or answered something unusable, is asked again in the same round.
+        How often a client that did not answer, or answered something unusable, is asked again in the same round; one
+        that was absent from the round before is not.
     deadline : float
         Seconds that a client has for its answer, where the runtime can tell (a real federation).
     wait : float
@@ -112,15 +115,17 @@ def write(path: Path, absences: Sequence[Absence]) -> None:
 def read(folder: Path) -> list[Absence]:
     """Return the absences that a run directory and its trainings list, in order of time.
 
-    A line that is incomplete because its writer was killed is left out.
+    A line that is none, as one that is incomplete because its writer was killed, is left out.
     """
     found: list[Absence] = []
     for path in (folder / FILE, *sorted(folder.glob(f"training/*/{FILE}"))):
-        for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else ():
             try:
-                found.append(Absence(**json.loads(line)))
-            except (ValueError, TypeError, RecursionError):
+                absence = msgspec.convert(json.loads(line), Absence)
+            except (ValueError, RecursionError):  # msgspec's ValidationError is a ValueError
                 continue
+            if absence.kind in KINDS:
+                found.append(absence)
     return sorted(found, key=lambda absence: absence.time)
 
 
@@ -133,6 +138,7 @@ def words(absences: Sequence[Absence]) -> list[str]:
 
 
 def _sentence(name: str, listed: Sequence[Absence]) -> str:
+    """Return when a client was absent, in which stages, and why it was last, in a sentence."""
     stages: dict[str, int] = {}
     for absence in listed:
         stages[absence.action] = stages.get(absence.action, 0) + 1
@@ -143,12 +149,16 @@ def _sentence(name: str, listed: Sequence[Absence]) -> str:
 
 
 def reasons(absent: Mapping[str, str]) -> str:
-    """Return names and reasons in one line; after five names only how many more there are.
+    """Return names and reasons in one line, each reason once; after five names only how many more there are.
 
     Examples
     --------
-    >>> reasons({"b": "no answer", "c": "its disk is full"})
-    '`b` (no answer), `c` (its disk is full)'
+    >>> reasons({"b": "no answer", "c": "its disk is full", "d": "no answer"})
+    '`b`, `d` (no answer), `c` (its disk is full)'
     """
-    listed = [f"`{name}` ({why})" for name, why in sorted(absent.items())]
-    return ", ".join([*listed[:5], *[f"{len(listed) - 5} more"] * (len(listed) > 5)])
+    shown, more = sorted(absent)[:5], len(absent) - 5
+    named: dict[str, list[str]] = {}
+    for name in shown:
+        named.setdefault(absent[name], []).append(f"`{name}`")
+    listed = [f"{', '.join(names)} ({why})" for why, names in named.items()]
+    return ", ".join([*listed, *[f"{more} more"] * (more > 0)])

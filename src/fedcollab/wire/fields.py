@@ -37,8 +37,8 @@ Finite = Annotated[float, Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
 PRINTABLE = r"\A[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x9b]*\Z"
 Text = Annotated[str, Meta(pattern=PRINTABLE)]
 Label = Annotated[str, Meta(max_length=LONGEST_LABEL, pattern=PRINTABLE)]
-Labels = Annotated[list[Label | Whole], Meta(min_length=1, max_length=MOST_LABELS)]
-Counts = Annotated[dict[Label, Annotated[int, Meta(ge=0, le=MOST_SAMPLES)]], Meta(min_length=1, max_length=MOST_LABELS)]
+Labels = Annotated[list[Label | Whole], Meta(max_length=MOST_LABELS)]
+Counts = Annotated[dict[Label, Annotated[int, Meta(ge=0, le=MOST_SAMPLES)]], Meta(max_length=MOST_LABELS)]
 Checks = dict[str, int]
 
 
@@ -159,6 +159,7 @@ def finite(value: NDArray[Any]) -> bool:
 
 
 def _check_value(field: Field, value: Any, lengths: Checks) -> None:
+    """Check the kind, type and shape of one value of a message."""
     if field.dtype is None:
         msgspec.convert(value, field.kind)
     elif not isinstance(value, np.ndarray) or value.dtype != field.dtype:
@@ -179,6 +180,7 @@ def _fields(kind: Any) -> tuple[dict[str, Field], Field | None]:
 
 
 def _each(kind: Any) -> Iterator[tuple[str, Field]]:
+    """Yield the name and the field of each entry of a message type."""
     for key, hint in get_type_hints(kind, include_extras=True).items():
         optional = get_origin(hint) is NotRequired
         if optional:

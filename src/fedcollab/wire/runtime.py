@@ -19,6 +19,8 @@ from fedcollab.wire.fields import BrokenMessage
 from fedcollab.wire.limits import Limits
 from fedcollab.wire.message import Message, payload
 
+OF_TRAINING = ("train", "model")  # how the names begin under which clients keep what a training left with them
+
 
 @dataclass
 class Cost:
@@ -198,6 +200,7 @@ class Runtime(ABC):
         replies: list[dict[str, Message]] = [{} for _ in calls]
         lost: list[dict[str, tuple[str, str]]] = [{} for _ in calls]
         waiting = ordered
+        late = set(self.absent) if partial else set()  # absent last time already: asked, but not waited for again
         for attempt in range(1 + self.policy.retries):
             if attempt:
                 time.sleep(self.policy.wait)
@@ -208,7 +211,11 @@ class Runtime(ABC):
                     else:
                         lost[position][name] = answer
             waiting = [
-                {n: m for n, m in sent.items() if n not in replies[k] and lost[k][n][0] in absence.AGAIN}
+                {
+                    name: message
+                    for name, message in sent.items()
+                    if name not in replies[k] and name not in late and lost[k][name][0] in absence.AGAIN
+                }
                 for k, sent in enumerate(waiting)
             ]
             if not any(waiting):
@@ -336,6 +343,7 @@ class Runtime(ABC):
         return reply
 
     def _note(self, action: str, messages: Mapping[str, Message], lost: Mapping[str, tuple[str, str]]) -> None:
+        """Record who did not answer a call, and append it to the journal if there is one."""
         noted = [
             Absence(now(), action, messages[name].get("round"), name, kind, why)
             for name, (kind, why) in sorted(lost.items())

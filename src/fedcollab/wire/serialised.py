@@ -11,7 +11,7 @@ from fedcollab.data.client import ClientData
 from fedcollab.wire.action import Action
 from fedcollab.wire.limits import NO_LIMITS
 from fedcollab.wire.message import Message, pack, receive, unpack
-from fedcollab.wire.runtime import Runtime, check_clients
+from fedcollab.wire.runtime import OF_TRAINING, Runtime, check_clients
 from fedcollab.wire.silo import Silo
 
 Spy = Callable[[str, str, bytes, bytes], None]
@@ -60,7 +60,7 @@ class Wire(Runtime):
     def states(self) -> dict[str, dict[str, Message]]:
         """Return what each client keeps of its training."""
         return {
-            name: {key: unpack(kept) for key, kept in state.items() if key.startswith("train")}
+            name: {key: unpack(kept) for key, kept in state.items() if key.startswith(OF_TRAINING)}
             for name, state in self._state.items()
         }
 
@@ -70,6 +70,7 @@ class Wire(Runtime):
             self._state[name].update({key: pack(value) for key, value in kept.items()})
 
     def _call(self, action: Action, messages: dict[str, Message]) -> dict[str, Message]:
+        """Carry an action out at clients, each message as bytes."""
         replies = {}
         for name, message in messages.items():
             sent = pack(message)

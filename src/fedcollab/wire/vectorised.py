@@ -12,7 +12,7 @@ from fedcollab.data.client import ClientData
 from fedcollab.wire.action import Action
 from fedcollab.wire.limits import NO_LIMITS
 from fedcollab.wire.message import Message
-from fedcollab.wire.runtime import Runtime, check_clients
+from fedcollab.wire.runtime import OF_TRAINING, Runtime, check_clients
 from fedcollab.wire.silo import Silo
 
 
@@ -44,7 +44,7 @@ class Vectorised(Runtime):
     def states(self) -> dict[str, dict[str, Message]]:
         """Return what each client keeps of its training."""
         return {
-            name: {key: kept for key, kept in silo.state.items() if key.startswith("train")}
+            name: {key: kept for key, kept in silo.state.items() if key.startswith(OF_TRAINING)}
             for name, silo in self.silos.items()
         }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import stat
 import subprocess
 import sys
 import time
@@ -12,10 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from safetensors.numpy import load_file, save_file
 
 from fedcollab import files
+from fedcollab.cli import cli
+from fedcollab.cli.sources import locate
 from fedcollab.coalitions import CPath
 from fedcollab.data import ClientData
 from fedcollab.distances import Distances
@@ -88,6 +92,28 @@ def test_zeroed_weights_are_refused_by_every_command(run: Path) -> None:
         TrainingResult.load(run)
 
 
+def test_zeroed_weights_are_refused_by_a_run_that_goes_on(tmp_path: Path) -> None:
+    """The same command again, which would take what is there as done."""
+    (tmp_path / "clients").mkdir()
+    for number, name in enumerate("abc"):
+        rng = np.random.default_rng(number)
+        y = np.arange(40) % 2
+        table = pd.DataFrame(rng.normal(0, 1, (40, 2)) + np.outer(2 * y - 1, [1.0, 0]), columns=["u", "v"])
+        table.assign(y=y).round(3).to_csv(tmp_path / "clients" / f"{name}.csv", index=False)
+    run = tmp_path / "run"
+    asked = ["run", "--clients", str(tmp_path / "clients"), "--label", "y", "--out", str(run), "--model", "logistic",
+             "--rounds", "2", "--C", "5", "--quiet"]  # fmt: skip
+    cli.main(asked, standalone_mode=False)
+    path = run / "training" / "local" / "training.safetensors"
+    save_file({name: np.zeros_like(value) for name, value in load_file(path).items()}, path)
+    before = {file: file.read_bytes() for file in run.rglob("*") if file.is_file()}
+    others = (["report", str(run)], ["leave", str(run), "--client", "a"], ["check", str(run)])
+    for arguments in (asked, *others):
+        with pytest.raises(InputError, match=r"local/training\.safetensors` is damaged, or is not of this training"):
+            cli.main(arguments, standalone_mode=False)
+    assert {file: file.read_bytes() for file in run.rglob("*") if file.is_file()} == before
+
+
 def test_a_matrix_that_contradicts_raw_is_refused(run: Path) -> None:
     content = json.loads((run / "distances.json").read_text())
     del content["content_sha256"]
@@ -98,6 +124,51 @@ def test_a_matrix_that_contradicts_raw_is_refused(run: Path) -> None:
     content.pop("raw")
     (run / "distances.json").write_text(json.dumps(content))
     assert Distances.load(run).raw[0, 1] == 0.123
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        {"aside": {"../outside.json": "taken.json"}, "files": []},
+        {"aside": {"run.json": "../outside.json"}, "files": []},
+        {"aside": {}, "files": ["../../../outside.json"]},
+        {"aside": {"/etc/hostname": "taken"}, "files": []},
+        {"aside": {"run.json": "a\x00b"}, "files": []},
+        {"aside": [], "files": 5},
+        {"aside": {"history": "history/x/y"}, "files": []},
+    ],
+)
+def test_a_change_that_reaches_out_of_its_folder_is_not_completed(run: Path, plan: dict[str, Any]) -> None:
+    """A folder from anyone can hold a change that was interrupted: opening it moves nothing outside."""
+    outside = run.parent / "outside.json"
+    outside.write_text("mine")
+    files.write_json(run / "history" / ".next" / "ready.json", "change", plan)
+    before = {file: file.read_bytes() for file in run.parent.rglob("*") if file.is_file()}
+    with pytest.raises(InputError, match=r"ready\.json` is not a complete change file|cannot be completed"):
+        Run.open(run)
+    assert {file: file.read_bytes() for file in run.parent.rglob("*") if file.is_file()} == before
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("absences.jsonl", b'\xff\xfe\n{"time": 5}\n{"time": "t", "action": "a", "round": 1, "client": "b", '
+                           b'"kind": "of no kind", "why": ""}\n[]\n' + b"[" * 5000),
+        ("run.json", b'{"fedcollab": "run", "format": 1, "clients": true}'),
+        ("run.json", b'{"fedcollab": "run", "format": 1, "clients": {"a": {"label_counts": {"0": "many"}}}}'),
+        ("run.json", b'{"fedcollab": "run", "format": 1, "settings": [5]}'),
+        ("sources.json", b'{"fedcollab": "sources", "format": 1, "folder": 5.5}'),
+        ("sources.json", b'{"fedcollab": "sources", "format": 1, "clients": {"a": ["b"]}}'),
+    ],
+)  # fmt: skip
+def test_broken_files_beside_the_artefacts(run: Path, name: str, content: bytes) -> None:
+    """Lines of absences that are none are left out; the others are refused with their name."""
+    (run / name).write_bytes(content)
+    if name == "absences.jsonl":
+        assert write(run).is_file()
+        return
+    with pytest.raises(InputError, match=name.replace(".", r"\.")):
+        locate(Run.open(run), None) if name == "sources.json" else write(run)
 
 
 def test_files_of_earlier_versions_open(run: Path, recwarn: pytest.WarningsRecorder) -> None:
@@ -321,3 +392,23 @@ def test_two_processes_in_one_folder(run: Path) -> None:
         except InputError:
             assert time.monotonic() < deadline
             time.sleep(0.05)
+
+
+def test_a_file_is_on_the_disk_before_it_gets_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a power cut would show: content first, then the name, then the folder that holds the name."""
+    steps: list[str] = []
+    sync, replace = os.fsync, os.replace
+
+    def synced(descriptor: int) -> None:
+        found = os.fstat(descriptor)
+        steps.append("folder" if stat.S_ISDIR(found.st_mode) else f"{found.st_size} bytes")
+        sync(descriptor)
+
+    def renamed(old: str, new: str) -> None:
+        steps.append("name")
+        replace(old, new)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", renamed)
+    files.write_bytes(tmp_path / "a.json", b"content")
+    assert steps == ["7 bytes", "name", "folder"]

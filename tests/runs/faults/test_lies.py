@@ -10,12 +10,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from fedcollab.advice import advise
 from fedcollab.advice.proxy import Sums
 from fedcollab.data import ClientData
 from fedcollab.distances import estimate_distances
-from fedcollab.errors import FedcollabWarning, Paused
+from fedcollab.errors import FedcollabWarning, InputError, Paused
 from fedcollab.federation import federate
+from fedcollab.federation.fingerprint import fingerprints
 from fedcollab.inspection import inspect
+from fedcollab.runs.pipeline import FedCollab
+from fedcollab.secure.keys import Certificate, certify, draw_identity
 from fedcollab.training import compare, train
 from fedcollab.wire import Wire
 from fedcollab.wire.action import Action
@@ -357,6 +361,61 @@ def test_a_masked_update_that_cannot_be(clients: list[ClientData], action: str, 
     assert any(why in str(note.message) and "`b`" in str(note.message) for note in noted)
     assert {absence.client for absence in runtime.absences} <= {"b"}
     assert np.isfinite(result.models["last"]).all()
+
+
+@pytest.mark.parametrize(
+    ("lie", "why"),
+    [
+        (put(certificate="x"), "cannot be read"),
+        (put(certificate=lambda old: old.replace('"name": "b"', '"name": "a"')), "signature that is not its silo's"),
+        (put(certificate=lambda old: old.replace('"threshold": 3', '"threshold": 2')), "signature"),
+    ],
+)
+def test_a_certificate_that_cannot_be(clients: list[ClientData], lie: Lie, why: str) -> None:
+    """Nobody can mask without it: the training pauses, and names the liar and nobody else."""
+    runtime = Lying(clients[:4], "secure-keys", lie)
+    with pytest.raises(Paused, match=f"`b`.*{why}"):
+        train(runtime, "global", model="logistic", secure_aggregation="dropouts", **NARROW)
+    assert {absence.client for absence in runtime.absences} == {"b"}
+
+
+@pytest.mark.parametrize(("changed", "why"), [("name", "in the name of another"), ("group", "for another group")])
+def test_a_certificate_that_is_signed_and_not_of_this_member(clients: list[ClientData], changed: str, why: str) -> None:
+    def lie(reply: Message) -> Message:
+        found = Certificate.from_json(reply["certificate"])
+        name, group = ("a", found.group) if changed == "name" else (found.name, "another")
+        members = (found.members, found.threshold)
+        return {"certificate": certify(draw_identity(), name, group, *members, bytes.fromhex(found.key)).to_json()}
+
+    with pytest.raises(Paused, match=f"`b`.*{why}"):
+        train(Lying(clients[:4], "secure-keys", lie), "global", model="logistic", secure_aggregation="dropouts",
+              **NARROW)  # fmt: skip
+
+
+@pytest.mark.parametrize("lie", [without("held_out"), put(held_out=lambda old: old - 9)])
+def test_a_client_that_is_absent_while_everyone_trains_alone(lie: Lie) -> None:
+    """It is measured in coalitions all the same, as far as it answers; nobody else is blamed, and nothing breaks."""
+    runtime = Lying(table_clients(), "train-alone", lie)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FedcollabWarning)
+        advice = advise(federate(runtime), model="logistic", rounds=2, lr=0.1)
+    assert advice.names == ("a", "b", "c", "d")
+    assert {(absence.client, absence.action) for absence in runtime.absences} == {("b", "train-alone")}
+    alone = next(each for each in advice.candidates if each.kind == "alone")
+    assert sorted(alone.held_out) == ["a", "c", "d"]
+    assert any("b" in each.held_out for each in advice.candidates)
+
+
+def test_a_silo_that_asks_for_larger_coalitions_than_there_are_clients(clients: list[ClientData]) -> None:
+    runtime = Lying(clients, "describe", lambda reply: {**reply, "min_coalition": 10**9})
+    with pytest.raises(InputError, match=r"client `b` trains in coalitions of at least 1000000000 .* there are 6"):
+        FedCollab(distance="few-round", C=5.0, quiet=True).fit(runtime)
+
+
+def test_a_fingerprint_that_would_fill_the_disk(clients: list[ClientData]) -> None:
+    """What a silo says is written into run.json: a megabyte of text in place of 16 digits is not."""
+    runtime = Lying(clients, "fingerprint", put(fingerprint="f" * 10**6))
+    assert sorted(fingerprints(federate(runtime))) == ["a", "c", "d", "e", "f"]
 
 
 def test_shares_of_masks_that_cannot_be(clients: list[ClientData]) -> None:

@@ -125,6 +125,14 @@ def test_a_retry_hides_a_fault_wholly(six: list[ClientData], faulty: Any) -> Non
         assert not shaky.absences
 
 
+def test_a_client_that_stays_away_is_waited_for_once(six: list[ClientData], faulty: Any) -> None:
+    """It is asked in every round, since it may be back; but only one that was there is given time to come back."""
+    away = faulty(six, lambda action, name, n: "absent" if name == "b" and action == "train" else None, Policy())
+    with pytest.warns(FedcollabWarning, match="client `b` failed"):
+        train(away, TYPES, rounds=4, **SMALL)
+    assert [away.asked.count(("train", name)) for name in "ab"] == [4, 5]
+
+
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_coalition_goes_on_as_if_the_absent_client_were_not_in_it(
     six: list[ClientData], faulty: Any, fault: str
@@ -172,7 +180,8 @@ def test_below_the_quorum_it_pauses_and_the_same_call_goes_on(
         return "absent" if away["now"] and name in "abcd" else None
 
     broken = faulty(six, plan, Policy(quorum=0.5, retries=0))
-    with pytest.raises(Paused, match=r"2 of 6 client\(s\) answered `train` of round \d, 3 must: `a` \(no answer\)"):
+    everyone = r"`a`, `b`, `c`, `d` \(no answer\)"
+    with pytest.raises(Paused, match=rf"2 of 6 client\(s\) answered `train` of round \d, 3 must: {everyone}"):
         train(broken, TYPES, "ditto", rounds=6, run_dir=tmp_path / "run", **SMALL)
     assert not (tmp_path / "run" / "training.json").exists()
     reached = max(json.loads(line)["round"] for line in (tmp_path / "run" / "training.jsonl").read_text().splitlines())

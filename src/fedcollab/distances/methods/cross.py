@@ -116,7 +116,7 @@ def make_design(request: Request, settings: CrossSettings) -> Design:
     """
     least = settings.min_samples
     norms = dict.fromkeys(request.names, 1.0)  # for those who are lost: their pairs are not used
-    replies = request.ask(norm, {name: {"min_samples": least} for name in request.names})
+    replies = request.ask(norm, {name: {"head": settings.head, "min_samples": least} for name in request.names})
     norms |= {name: float(reply["norm"][0]) for name, reply in replies.items()}
     largest = [
         min(*(folding.largest(request.quantity(name), settings.folds) for name in pair), settings.cap)
@@ -126,8 +126,8 @@ def make_design(request: Request, settings: CrossSettings) -> Design:
     squares = [sum(norms[name] for name in pair) / 2 for pair in request.pairs]
     return Design(
         settings,
-        request.classes,
-        request.features,
+        max(1, request.classes),
+        request.features(target=find(settings.head).target == "part"),
         request.seed,
         request.pairs,
         sizes,

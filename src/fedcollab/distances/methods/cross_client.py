@@ -23,9 +23,11 @@ from torch import Tensor
 
 from fedcollab import seeds
 from fedcollab.distances.methods.heads import Head, find
+from fedcollab.distances.samples import labels, rows
 from fedcollab.distances.sampling import folds as folding
 from fedcollab.distances.sampling.least import require
 from fedcollab.distances.sampling.uncertainty import partial, summary
+from fedcollab.errors import InputError
 from fedcollab.silo.rounding import lot_of, rounded_shares
 from fedcollab.wire.action import Empty, Release, Step, action, require_samples
 from fedcollab.wire.fields import Finite, Positive, Sides, Whole
@@ -121,8 +123,12 @@ def models(head: Head, folds: int, repeats: list[int]) -> list[tuple[int, int, i
 
 
 class NormMessage(TypedDict):
-    """The message of `cross-norm`: the fewest samples that the server wants the number to be made of."""
+    """The message of `cross-norm`: the family of discriminators that will see the samples.
 
+    `min_samples` is the fewest samples that the server wants the number to be made of.
+    """
+
+    head: str
     min_samples: NotRequired[Positive]
 
 
@@ -160,7 +166,7 @@ class JudgeReply(TypedDict):
 )
 def norm(message: NormMessage, silo: Silo) -> NormReply:
     """Return the mean squared length of the client's training samples."""
-    x = rows(silo)
+    x = tensors(silo, find(message["head"]))[0].cpu().numpy()
     require(silo, message, len(x), "the length of its features")
     return {"norm": np.array([np.mean(np.sum(np.square(x, dtype=np.float64), axis=1))])}
 
@@ -264,14 +270,14 @@ def descend(part: ClientPlan, w: Tensor, silo: Silo) -> Tensor:
         The new weights, of the same shape.
     """
     head = find(part.head)
-    x, y = tensors(silo)
+    x, y = tensors(silo, head)
     updated = torch.empty_like(w)
     draw = seeds.generator(part.seed, "cross step", lot_of(silo, w.cpu().numpy()))
     for (size, repeat, fold), chosen, target, scale in _groups(part, silo.device):
         train, _ = folding.split(_parts(part, silo, repeat), fold, size)
-        features, labels = x[train], y[train, None]
-        outputs = head.outputs(_responses(w[chosen], features, scale), labels)
-        residual = head.spread(head.residual(outputs, labels, target), labels, part.classes) / size
+        features, answers = x[train], y[train, None]
+        outputs = head.outputs(_responses(w[chosen], features, scale), answers)
+        residual = head.spread(head.residual(outputs, answers, target), answers, part.classes) / size
         gradient = torch.einsum("mgr,md->grd", residual, features) / scale[:, None, None]
         gradient = torch.cat([gradient, residual.sum(0)[..., None]], dim=2)
         if silo.limits.blur_updates:
@@ -303,16 +309,16 @@ def judge(part: ClientPlan, w: Tensor, silo: Silo) -> JudgeReply:
         on training samples.
     """
     head = find(part.head)
-    x, y = tensors(silo)
+    x, y = tensors(silo, head)
     count, shape = len(y), (len(part.sizes), head.directions)
     hits: Floats = np.zeros((*shape, count))
     fitted: Floats = np.zeros(shape)
     listed = np.array(part.models()).reshape(-1, 4)
     for (size, repeat, fold), chosen, target, scale in _groups(part, silo.device):
         samples = np.concatenate(folding.split(_parts(part, silo, repeat), fold, size))
-        labels = y[samples, None]
-        outputs = head.outputs(_responses(w[chosen], x[samples], scale), labels)
-        right = head.correct(outputs, labels, target).cpu().numpy().T.astype(np.float64)
+        answers = y[samples, None]
+        outputs = head.outputs(_responses(w[chosen], x[samples], scale), answers)
+        right = head.correct(outputs, answers, target).cpu().numpy().T.astype(np.float64)
         pair, direction = listed[chosen.cpu().numpy(), :2].T
         times = np.array(part.repeats, dtype=np.float64)[pair]
         hits[pair[:, None], direction[:, None], samples[size:]] += right[:, size:] / times[:, None]
@@ -326,14 +332,20 @@ def judge(part: ClientPlan, w: Tensor, silo: Silo) -> JudgeReply:
     }
 
 
-def rows(silo: Silo) -> NDArray[np.float32]:
-    """Return the client's training features, one row a sample."""
-    return silo.features
+def tensors(silo: Silo, head: Head) -> tuple[Tensor, Tensor]:
+    """Return the client's training samples as `head` sees them, on its device: rows, and labels or a numeric target.
 
-
-def tensors(silo: Silo) -> tuple[Tensor, Tensor]:
-    """Return the client's training features and labels on its device."""
-    return torch.from_numpy(rows(silo)).to(silo.device), torch.from_numpy(silo.arrays.y).to(silo.device)
+    Raises
+    ------
+    InputError
+        If the head is for classes and the target is numeric, or the other way round.
+    """
+    numeric = silo.schema.task == "regression"
+    if head.target == ("never" if numeric else "number"):
+        raise InputError(f"`head` (={head.name!r}) is not for a {silo.schema.task}")
+    x = rows(silo, target=numeric and head.target == "part")
+    y = silo.arrays.y if head.target == "number" else labels(silo)
+    return torch.from_numpy(x).to(silo.device), torch.from_numpy(y).to(silo.device)
 
 
 def _responses(w: Tensor, x: Tensor, scale: Tensor) -> Tensor:
@@ -365,5 +377,4 @@ def _groups(part: ClientPlan, device: str) -> list[tuple[tuple[int, int, int], T
 
 
 def _parts(part: ClientPlan, silo: Silo, repeat: int) -> list[folding.Ints]:
-    arrays = silo.arrays
-    return folding.cut(part.seed, silo.lot, repeat, arrays.y, part.folds, part.label_counts, arrays.groups)
+    return folding.cut(part.seed, silo.lot, repeat, labels(silo), part.folds, part.label_counts, silo.arrays.groups)

@@ -132,8 +132,9 @@ def estimate(
     InputError
         If a setting is out of range, or settings exclude each other.
     """
-    asked = privately.read(privacy, request.features)
-    width = (16 if asked else 64) if width is None else width
+    asked = privately.read(privacy, request.features(target=labels))
+    if width is None:
+        width = 16 if asked else 129 if request.numeric else 64  # with a numeric target, of 64 features
     folds = (2 if asked else 5) if folds is None else folds
     for name, value, least in (("width", width, 1), ("folds", folds, 2), ("replicates", replicates, 0)):
         number(name, value, at_least=least, whole=True)
@@ -215,11 +216,13 @@ def gather(request: Request, settings: FewRoundSettings) -> dict[str, Floats]:
         For each client that answered, the mean moments of what each fold leaves; see `train_moments`.
     """
     folds = settings.folds
-    classes = request.classes if settings.labels else 1
+    classes = max(1, request.classes) if settings.labels else 1
     plan: Message = {"seed": request.seed, "width": settings.width, "folds": folds, "classes": classes}
+    if request.numeric and settings.labels:
+        plan["target"] = True
     plan |= {"min_samples": settings.min_samples, "privacy": settings.privacy, "label_counts": settings.label_counts}
     replies = request.ask(moments, dict.fromkeys(request.names, plan))
-    side = min(settings.width, request.features) + 1
+    side = min(settings.width, request.features(target=settings.labels)) + 1
     replies = request.expect(replies, "m", dict.fromkeys(replies, (folds, classes, side * (side + 1) // 2)))
     noisy = bool(settings.privacy)
     if request.runtime.checks and not noisy:
@@ -250,8 +253,8 @@ def train(request: Request, settings: FewRoundSettings, training: Mapping[str, F
         Weights (pairs, folds, labels, d + 1).
     """
     folds, asked = settings.folds, settings.privacy
-    classes = request.classes if settings.labels else 1
-    side = min(settings.width, request.features) + 1
+    classes = max(1, request.classes) if settings.labels else 1
+    side = min(settings.width, request.features(target=settings.labels)) + 1
     sizes = [folding.largest(min(request.quantity(name) for name in pair), folds) for pair in request.pairs]
     w = np.zeros((len(request.pairs), folds, classes, side), dtype=np.float32)
     for position, (first, second) in enumerate(request.pairs):

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 from fedcollab import seeds
 from fedcollab.data.rare import rounded_sums
-from fedcollab.distances.methods.cross_client import Classes, Folds, Replicates, Side, rows
+from fedcollab.distances import samples
+from fedcollab.distances.methods.cross_client import Classes, Folds, Replicates, Side
 from fedcollab.distances.sampling import folds as folding
 from fedcollab.distances.sampling.least import fewer_folds, least_samples, require
 from fedcollab.distances.sampling.resample import DRAWN
@@ -39,7 +40,10 @@ Privacy = Annotated[dict[Literal["noise", "epsilon", "delta", "clip"], Above0], 
 
 
 class MomentsMessage(TypedDict):
-    """The message of `few-moments`: the plan of the comparison, which is kept for `few-validate`."""
+    """The message of `few-moments`: the plan of the comparison, which is kept for `few-validate`.
+
+    `target` says that a numeric target is part of each sample.
+    """
 
     seed: Whole
     width: Classes
@@ -48,6 +52,7 @@ class MomentsMessage(TypedDict):
     min_samples: Positive
     privacy: NotRequired[Privacy]
     label_counts: str
+    target: NotRequired[bool]
 
 
 class MomentsReply(TypedDict):
@@ -71,7 +76,7 @@ class ValidateReply(TypedDict):
 
 
 def _limit_moments(message: MomentsMessage, silo: Silo, limits: Limits) -> None:
-    side = min(message["width"], silo.arrays.x[0].size) + 1
+    side = min(message["width"], samples.width(silo.schema, message.get("target", False))) + 1
     require_size(message["folds"] * message["classes"] * side * (side + 1) // 2, limits)
 
 
@@ -145,15 +150,16 @@ def fold_moments(plan: Mapping[str, Any], silo: Silo) -> Floats:
     array
         The upper triangle of each matrix, row by row.
     """
-    x, y = rows(silo).astype(np.float64), labels(plan, silo)
+    target = plan.get("target", False)
+    x, y = samples.plain(silo, target).astype(np.float64), labels(plan, silo)
     least = 1 if plan.get("privacy") else least_samples(silo, plan)  # with noise: what is pooled would show the data
     summed = []
-    for fold, samples in enumerate(parts(plan, silo)):
-        counts = np.bincount(y[samples], minlength=plan["classes"])
-        summed += [(fold, group, counts[group], samples[np.isin(y[samples], group)]) for group in groups(counts, least)]
+    for fold, held in enumerate(parts(plan, silo)):
+        counts = np.bincount(y[held], minlength=plan["classes"])
+        summed += [(fold, group, counts[group], held[np.isin(y[held], group)]) for group in groups(counts, least)]
     for *_, chosen in summed:
         x[chosen] = silo.alike(x, chosen, least)
-    z = lifted(plan, x)
+    z = lifted(plan, samples.lift(x) if target else x)
     upper = np.triu_indices(z.shape[1])
     found: Floats = np.zeros((plan["folds"], plan["classes"], len(upper[0])))
     for fold, group, counted, chosen in summed:
@@ -180,12 +186,12 @@ def hits(plan: Mapping[str, Any], w: Floats, targets: list[int], silo: Silo) -> 
     array
         (pairs, samples), 1 or 0.
     """
-    z, y = lifted(plan, rows(silo).astype(np.float64)), labels(plan, silo)
-    first = np.array(targets) == 1
+    x, y = samples.rows(silo, plan.get("target", False)), labels(plan, silo)
+    z, first = lifted(plan, x.astype(np.float64)), np.array(targets) == 1
     right: Floats = np.empty((len(w), len(y)))
-    for fold, samples in enumerate(parts(plan, silo)):
-        for label in np.unique(y[samples]):
-            chosen = samples[y[samples] == label]
+    for fold, held in enumerate(parts(plan, silo)):
+        for label in np.unique(y[held]):
+            chosen = held[y[held] == label]
             right[:, chosen] = (w[:, fold, label] @ z[chosen].T > 0) == first[:, None]
     return right
 
@@ -266,7 +272,7 @@ def triangle_side(length: int) -> int:
 
 def labels(plan: Mapping[str, Any], silo: Silo) -> NDArray[np.int64]:
     """Return the client's class indices; all 0 if labels do not count."""
-    y = silo.arrays.y
+    y = samples.labels(silo)
     return y if plan["classes"] > 1 else np.zeros_like(y)
 
 
@@ -276,5 +282,5 @@ def parts(plan: Mapping[str, Any], silo: Silo) -> list[folding.Ints]:
     With privacy no sample's label may decide about the fold of another, so folds are random.
     """
     label_counts = DRAWN if plan.get("privacy") else plan["label_counts"]
-    arrays = silo.arrays
-    return folding.cut(plan["seed"], silo.lot, 0, arrays.y, plan["folds"], label_counts, arrays.groups)
+    groups = silo.arrays.groups
+    return folding.cut(plan["seed"], silo.lot, 0, samples.labels(silo), plan["folds"], label_counts, groups)

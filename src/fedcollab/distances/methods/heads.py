@@ -5,7 +5,9 @@ Every head reads a sample through x~ = (x / sigma, 1) and holds one weight row o
     free        f(x, y) = 1[x~ . (W_0 + W_{1+y}) > 0]    any share of each class's feature space: C-divergence
     features    f(x)    = 1[x~ . W_0 > 0]                the same without the label: H-delta-H
     hypothesis  f(x, y) = 1[h(x) = y], h(x) = argmax_k x~ . W_k    what makes a classifier right here, wrong there
+    bounded     f(x, y) = 1 - l(h(x) - y), h(x) = x~ . W_0         what makes a regression close here, far off there
 
+A numeric target is part of the sample that `free` reads (`distances.samples`), and the label is then 0 for all.
 `sigma` is the root mean square length of x in the two clients, so that one step size fits pixels and tables. A head has
 `outputs` per sample, linear in its weights; `residual` is the derivative of the loss with respect to them.
 `gate` is the factor between two samples' labels in the kernel: <phi, phi'> = (x.x' / sigma^2 + 1) gate(y, y').
@@ -33,11 +35,14 @@ class Head:
         The step size: the inverse of the loss's largest curvature, given mean |x~|^2 = 2.
     directions : int
         1 where swapping the clients negates the outputs; 2 where both must be tried.
+    target : str
+        How it sees a numeric target: "part" of the sample, a "number" beside it, "hidden", or "never": classes alone.
     """
 
     name: str
     step: float
     directions: int = 1
+    target: str = "part"
 
     def rows(self, classes: int) -> int:
         """Return how many weight rows a model has."""
@@ -107,7 +112,7 @@ class Head:
         return torch.sigmoid(outputs) - target[..., None]
 
     def correct(self, outputs: Tensor, y: Tensor, target: Tensor) -> Tensor:
-        """Return whether each sample is attributed to its own client.
+        """Return whether each sample is attributed to its own client, or how far.
 
         Parameters
         ----------
@@ -121,7 +126,7 @@ class Head:
         Returns
         -------
         Tensor
-            (...,), bool.
+            (...,), bool or shares from 0 to 1.
         """
         return (outputs[..., 0] > 0) == (target > 0.5)
 
@@ -187,6 +192,28 @@ class Hypothesis(Head):
         return (outputs.argmax(dim=-1) == y) == (target > 0.5)
 
 
+class Bounded(Head):
+    """A linear regression, l(e) = 1 - exp(-e^2 / 2) its loss: close on the first client, far off on the second.
+
+    Errors e are counted in the target's standard deviation over all clients: the loss is e^2 / 2 far below 1, and 1 far
+    above. Its largest curvature is 1.
+    """
+
+    def rows(self, classes: int) -> int:
+        """Return 1: a regression has one weight row; there are no `classes`."""
+        return 1
+
+    def residual(self, outputs: Tensor, y: Tensor, target: Tensor) -> Tensor:
+        """Return d l / d `outputs` at the numbers `y` where `target` is 1, and its negative where it is 0."""
+        error = outputs - y[..., None]
+        return error * torch.exp(-error.square() / 2) * (2 * target[..., None] - 1)
+
+    def correct(self, outputs: Tensor, y: Tensor, target: Tensor) -> Tensor:
+        """Return 1 - l at the first client (`target` 1) and l at the second, of `outputs` and numbers `y`."""
+        close = torch.exp(-(outputs[..., 0] - y).square() / 2)
+        return torch.where(target > 0.5, close, 1 - close)
+
+
 def _index(y: Tensor, values: Tensor) -> Tensor:
     """Return labels as an index into the last axis of `values`."""
     return y.expand(values.shape[:-1])[..., None]
@@ -194,8 +221,9 @@ def _index(y: Tensor, values: Tensor) -> Tensor:
 
 HEADS: dict[str, Head] = {
     "free": Free("free", step=1.0),
-    "features": Features("features", step=2.0),
-    "hypothesis": Hypothesis("hypothesis", step=1.0, directions=2),
+    "features": Features("features", step=2.0, target="hidden"),
+    "hypothesis": Hypothesis("hypothesis", step=1.0, directions=2, target="never"),
+    "bounded": Bounded("bounded", step=0.5, directions=2, target="number"),
 }
 
 

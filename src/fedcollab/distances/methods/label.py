@@ -12,7 +12,7 @@ import numpy as np
 
 from fedcollab import seeds
 from fedcollab.distances.request import Estimate, Floats, Request
-from fedcollab.errors import number
+from fedcollab.errors import InputError, number
 from fedcollab.metrics import total_variation
 
 
@@ -32,6 +32,7 @@ def estimate(request: Request, *, replicates: int = 100) -> Estimate:
         Distances, with standard errors and replicates if there are any.
     """
     number("replicates", replicates, at_least=0, whole=True)
+    require_classes(request, "label")
     shares = {name: label_counts(request, name) / request.quantity(name) for name in request.names}
     drawn = {
         name: seeds.generator(request.seed, "replicates", name).multinomial(request.quantity(name), share, replicates)
@@ -43,6 +44,21 @@ def estimate(request: Request, *, replicates: int = 100) -> Estimate:
         return Estimate(values, settings={"replicates": 0})
     again = np.stack([total_variation(drawn[a], drawn[b]) for a, b in request.pairs], axis=1)
     return Estimate(values, again.std(axis=0, ddof=1) if replicates > 1 else None, again, {"replicates": replicates})
+
+
+def require_classes(request: Request, method: str) -> None:
+    """Check that there are classes, for a method that compares class by class.
+
+    Raises
+    ------
+    InputError
+        If the target is numeric.
+    """
+    if request.numeric:
+        raise InputError(
+            f"`method` (={method!r}) compares class by class, and the target is numeric; "
+            "take 'cross', 'few-round', 'hypothesis' or 'published'"
+        )
 
 
 def label_counts(request: Request, name: str) -> Floats:

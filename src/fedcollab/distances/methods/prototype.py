@@ -19,8 +19,8 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray
 
-from fedcollab.distances.methods.cross_client import Classes, rows
-from fedcollab.distances.methods.label import label_counts
+from fedcollab.distances.methods.cross_client import Classes
+from fedcollab.distances.methods.label import label_counts, require_classes
 from fedcollab.distances.request import Estimate, Floats, Request
 from fedcollab.distances.sampling.least import least_samples
 from fedcollab.errors import number
@@ -59,7 +59,7 @@ class MeansReply(TypedDict):
 )
 def means(message: MeansMessage, silo: Silo) -> MeansReply:
     """Return means of the classes with `least` samples or more (and the client's own limit), and their spread."""
-    x, y = rows(silo).astype(np.float64), silo.arrays.y
+    x, y = silo.features.astype(np.float64), silo.arrays.y
     found = np.zeros((message["classes"], x.shape[1]))
     known = np.bincount(y, minlength=message["classes"]) >= max(message["least"], least_samples(silo, message))
     for label in np.flatnonzero(known):
@@ -87,10 +87,13 @@ def estimate(request: Request, *, least: int = 3, min_samples: int | None = None
         Distances in [0, 1], without standard errors.
     """
     number("least", least, at_least=2, whole=True)
+    require_classes(request, "prototype")
     min_samples = request.min_samples(min_samples)
     message: Message = {"classes": request.classes, "least": least, "min_samples": min_samples}
     replies = request.ask(means, dict.fromkeys(request.names, message))
-    replies = request.expect(replies, "means", dict.fromkeys(replies, (request.classes, request.features)))
+    replies = request.expect(
+        replies, "means", dict.fromkeys(replies, (request.classes, request.features(target=False)))
+    )
     values = []
     for position, (a, b) in enumerate(request.pairs):
         if a not in replies or b not in replies:

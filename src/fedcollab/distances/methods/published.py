@@ -22,7 +22,7 @@ from torch import Tensor
 from fedcollab.distances.methods import span
 from fedcollab.distances.methods.discriminator import initial, parameters
 from fedcollab.distances.methods.published_client import Task, check, open_task, step, validate
-from fedcollab.distances.methods.published_loop import Active, PublishedSettings, watch
+from fedcollab.distances.methods.published_loop import Active, PublishedSettings, inputs, watch
 from fedcollab.distances.request import Estimate, Floats, Request, places
 from fedcollab.errors import InputError, number
 from fedcollab.wire.runtime import Cost
@@ -150,6 +150,7 @@ def tasks(request: Request, settings: PublishedSettings) -> dict[str, Task]:
             local_steps=settings.local_steps,
             hidden=settings.hidden,
             classes=request.classes if settings.labels else 0,
+            target=request.numeric and settings.labels,
             targets=[int(request.pairs[p][0] == name) for p in mine],
             min_samples=settings.min_samples,
         )
@@ -176,7 +177,7 @@ def exchange(request: Request, settings: PublishedSettings) -> tuple[Floats, NDA
     """
     mine = places(request.pairs)
     request.ask(open_task, {name: asdict(task) for name, task in tasks(request, settings).items()})
-    start = initial(request.seed, request.features, request.classes if settings.labels else 0, settings.hidden)
+    start = initial(request.seed, *inputs(request, settings), settings.hidden)
     w = start.repeat(len(request.pairs), 1)
 
     def messages(active: Active) -> dict[str, tuple[list[int], Tensor]]:
@@ -226,7 +227,7 @@ def count(request: Request, settings: PublishedSettings, taken: NDArray[np.int64
     Cost
         Rounds, and bytes of each client.
     """
-    model = parameters(request.features, request.classes if settings.labels else 0, settings.hidden) * 4
+    model = parameters(*inputs(request, settings), settings.hidden) * 4
     checks = -(-taken // settings.every)
     cost = Cost(rounds=1 + int(taken.max(initial=0)) + int(checks.max(initial=0)))
     for name, mine in places(request.pairs).items():

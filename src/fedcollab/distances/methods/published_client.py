@@ -20,8 +20,9 @@ from torch import Tensor
 
 from fedcollab import seeds
 from fedcollab.data.split import stratified
-from fedcollab.distances.methods.cross_client import CLASSES, Classes, Side, tensors
+from fedcollab.distances.methods.cross_client import CLASSES, Classes, Side
 from fedcollab.distances.methods.discriminator import descend, forward
+from fedcollab.distances.samples import labels, rows
 from fedcollab.distances.sampling.folds import Ints
 from fedcollab.distances.sampling.least import require
 from fedcollab.silo.rounding import rounded_shares
@@ -50,11 +51,13 @@ class Task:
     hidden : int
         Hidden units of a discriminator.
     classes : int
-        Labels in the federation; 0 for discriminators without labels.
+        Labels in the federation; 0 for discriminators without labels, or of samples with a numeric target.
     targets : list of int
         1 where this client is the first of the pair, 0 where it is the second.
     min_samples : int
         The fewest samples that the server wants numbers to be made of.
+    target : bool
+        Whether a numeric target is part of each sample.
     """
 
     seed: Whole
@@ -66,6 +69,7 @@ class Task:
     classes: Annotated[int, Meta(ge=0, le=CLASSES)]
     targets: list[Side]
     min_samples: Positive = 1
+    target: bool = False
 
 
 class PairsMessage(TypedDict):
@@ -185,7 +189,7 @@ def local_update(task: Task, w: Tensor, pairs: list[int], round_: int, silo: Sil
     Tensor
         The new weights.
     """
-    x, y = tensors(silo)
+    x, y = tensors(task, silo)
     train, _ = split(task, silo)
     target = torch.tensor(task.targets, dtype=torch.float32, device=w.device)[pairs]
     for local in range(task.local_steps):
@@ -213,7 +217,7 @@ def accuracy(task: Task, w: Tensor, pairs: list[int], silo: Silo) -> np.ndarray:
     array
         One share a pair.
     """
-    x, y = tensors(silo)
+    x, y = tensors(task, silo)
     _, valid = split(task, silo)
     target = np.array(task.targets)[pairs]
     found = np.empty(len(w))
@@ -224,12 +228,18 @@ def accuracy(task: Task, w: Tensor, pairs: list[int], silo: Silo) -> np.ndarray:
     return found
 
 
+def tensors(task: Task, silo: Silo) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the client's training samples and their labels on its device."""
+    x, y = rows(silo, task.target), labels(silo)
+    return torch.from_numpy(x).to(silo.device), torch.from_numpy(y).to(silo.device)
+
+
 def split(task: Task, silo: Silo) -> tuple[Ints, Ints]:
     """Return the positions of training and held-out samples, stratified by label; they are the same in all pairs.
 
     Groups of samples stay on one side; where they do not fit, some samples are trained on twice, or not at all.
     """
-    y, groups = silo.arrays.y, silo.arrays.groups
+    y, groups = labels(silo), silo.arrays.groups
     mask = stratified(y, task.train / len(y), seeds.generator(task.seed, "published-split", silo.lot), groups)
     return np.resize(np.flatnonzero(mask), task.train), np.flatnonzero(~mask)
 

@@ -53,6 +53,24 @@ class PublishedSettings:
     min_samples: int = 1
 
 
+def inputs(request: Request, settings: PublishedSettings) -> tuple[int, int]:
+    """Return how many features and how many classes the samples have that a discriminator sees.
+
+    Parameters
+    ----------
+    request : Request
+        The clients.
+    settings : PublishedSettings
+        The settings of the method.
+
+    Returns
+    -------
+    features, classes : int
+        Numbers of a sample, and classes; 0 classes for samples without labels.
+    """
+    return request.features(target=settings.labels), request.classes if settings.labels else 0
+
+
 def watch(
     advance: Callable[[Active, int], None],
     balanced: Callable[[Active], Floats],

@@ -21,10 +21,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedcollab.distances.methods import published_client
-from fedcollab.distances.methods.cross_client import tensors
 from fedcollab.distances.methods.discriminator import LABEL_WEIGHT, forward, initial, label_scale, parameters, unflatten
 from fedcollab.distances.methods.published_client import Task
-from fedcollab.distances.methods.published_loop import Active, PublishedSettings, watch
+from fedcollab.distances.methods.published_loop import Active, PublishedSettings, inputs, watch
 from fedcollab.distances.request import Floats, Request, places
 from fedcollab.wire.silo import Silo
 
@@ -73,9 +72,9 @@ def watch_stacked(
     best, taken : array
         As in `run`.
     """
-    classes = request.classes if settings.labels else 0
-    start = initial(request.seed, request.features, classes, settings.hidden)
-    size = max(1, 128 * BUDGET // (4 * parameters(request.features, classes, settings.hidden)))
+    features, classes = inputs(request, settings)
+    start = initial(request.seed, features, classes, settings.hidden)
+    size = max(1, 128 * BUDGET // (4 * parameters(features, classes, settings.hidden)))
     best, taken = np.empty(len(request.pairs)), np.empty(len(request.pairs), dtype=np.int64)
     mine = places(request.pairs)
     device = next(iter(silos.values())).device
@@ -144,15 +143,15 @@ class Span:
         self, request: Request, settings: PublishedSettings, tasks: Mapping[str, Task], silos: Mapping[str, Silo]
     ) -> None:
         self.settings = settings
-        classes = request.classes if settings.labels else 0
+        features, classes = inputs(request, settings)
         names = list(tasks)
         at = {name: position for position, name in enumerate(names)}
         self.first, self.second = (np.array([at[pair[side]] for pair in request.pairs]) for side in (0, 1))
-        flat = initial(request.seed, request.features, classes, settings.hidden)
+        flat = initial(request.seed, features, classes, settings.hidden)
         device = silos[names[0]].device
         flat = flat.to(device)
-        net = unflatten(flat[None], request.features, classes, settings.hidden)
-        held = [tensors(silos[name]) for name in names]
+        net = unflatten(flat[None], features, classes, settings.hidden)
+        held = [published_client.tensors(tasks[name], silos[name]) for name in names]
         splits = [published_client.split(tasks[name], silos[name]) for name in names]
         m = settings.train
         x = torch.cat([x[train] for (x, _), (train, _) in zip(held, splits, strict=True)])

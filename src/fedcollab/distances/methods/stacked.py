@@ -20,6 +20,7 @@ from torch import Tensor
 from fedcollab.distances.methods.cross_client import judge, tensors
 from fedcollab.distances.methods.cross_design import Design, accelerate
 from fedcollab.distances.request import places
+from fedcollab.distances.samples import labels
 from fedcollab.distances.sampling import folds as folding
 from fedcollab.progress import Progress
 from fedcollab.wire.message import Message
@@ -151,10 +152,10 @@ def _training(design: Design, silos: Mapping[str, Silo]) -> dict[tuple[str, int,
     folds, size = design.settings.folds, design.sizes[0]
     taken: dict[tuple[str, int, int], tuple[Tensor, Tensor]] = {}
     for name in places(design.pairs):
-        x, y = tensors(silos[name])
+        x, y = tensors(silos[name], design.head)
         for repeat in range(design.repeats[0]):
-            arrays, counts = silos[name].arrays, design.settings.label_counts
-            parts = folding.cut(design.seed, name, repeat, arrays.y, folds, counts, arrays.groups)
+            groups, counts = silos[name].arrays.groups, design.settings.label_counts
+            parts = folding.cut(design.seed, name, repeat, labels(silos[name]), folds, counts, groups)
             for fold in range(folds):
                 train, _ = folding.split(parts, fold, size)
                 taken[name, repeat, fold] = x[train], y[train]

@@ -109,6 +109,7 @@ def training_of(result: TrainingResult) -> Training:
         options=dict(settings["options"]),
         optimizer=settings["optimizer"],
         weight_decay=settings["weight_decay"],
+        loss=result.model.get("loss"),
     )
 
 
@@ -135,6 +136,7 @@ def _plan(
     coalitions: tuple[tuple[str, ...], ...] = (),
     newcomer: str = "",
 ) -> Plan:
+    """Return a plan for a change of membership, with the budget that its steps need."""
     method = state.distances.method
     if method not in METHODS:
         raise InputError(f"the distances of this run were {method}, not estimated: there is nothing to ask silos for")

@@ -12,9 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import subprocess
 import sys
-import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,8 +23,14 @@ from fedcollab import __version__
 from fedcollab import files as artefact
 from fedcollab.errors import InputError, number
 from fedcollab.flower import keys, processes
-from fedcollab.flower.coordinator import commands
 from fedcollab.flower.coordinator.certificates import ends, expiry_warnings, make_certificates, renew_certificate
+from fedcollab.flower.coordinator.superlink import (
+    CONNECTION,
+    run_flwr,
+    superlink_command,
+    wait_until_listening,
+    write_connection,
+)
 from fedcollab.flower.processes import ProcessHandle
 from fedcollab.flower.protocol import APP_NAME, CLIENT_APP, PROTOCOL, SERVER_APP
 from fedcollab.flower.remote import DEADLINE, PATIENCE
@@ -35,11 +39,10 @@ from fedcollab.wire.absence import Policy
 
 FOLDER = "FEDCOLLAB_FEDERATION"  # the environment variable with the federation's folder, for the ServerApp
 CALLER = "caller"  # the run's setting (in a simulation, an environment variable) that names the command's note
-CONNECTION = "federation"
-START = 180.0  # seconds for the SuperLink to listen
-COMMAND = 300.0  # seconds for one of Flower's commands
+KNOWN = "Public key already in use"  # what Flower says of a key that was registered before, and also after that
+EXPELLED = "unregistered"  # Flower's word for the state of such a node
 LOCAL = ("127.0.0.1", "localhost", "::1")
-MEMORY = ":flwr-in-memory:"  # the SuperLink's database: silos are registered at every start
+PROCESSES = ("SuperLink", "gate")  # in the order in which they are started
 GATE = "fedcollab.flower.coordinator.gate"  # started as a program; imports a web server
 
 
@@ -176,7 +179,12 @@ class FederationFolder(Struct, frozen=True, forbid_unknown_fields=True):
     def running(self) -> bool:
         """Whether the SuperLink and the gate run."""
         noted = self.handles
-        return bool(noted) and all(map(processes.alive, noted))
+        return len(noted) == len(PROCESSES) and all(map(processes.alive, noted))
+
+    @property
+    def died(self) -> list[str]:
+        """Those of the SuperLink and the gate that were started, not stopped, and run no longer."""
+        return [what for what, noted in zip(PROCESSES, self.handles, strict=False) if not processes.alive(noted)]
 
     @property
     def nodes(self) -> dict[str, str]:
@@ -192,41 +200,46 @@ class FederationFolder(Struct, frozen=True, forbid_unknown_fields=True):
         artefact.write_bytes(self.folder / "app" / "pyproject.toml", APP.encode())
 
     def start(self) -> None:
-        """Start SuperLink and gate, wait until they listen, and register the admitted silos.
+        """Start the SuperLink, register the admitted silos with it, start the gate, and wait until it listens.
 
-        The SuperLink listens on this machine alone; silos come in through the gate (see `gate.py`).
+        The SuperLink listens on this machine alone; silos come in through the gate (see `gate.py`). Of two that start
+        it at once, the second waits for the first.
 
         Raises
         ------
         InputError
             If the federation runs already, its port is in use, or one of the programs does not start.
         """
-        if self.running:
-            raise InputError(f"the federation `{self.name}` runs already; stop it with `fedcollab federation stop`")
-        self.stop()  # what is left where one of the two has died
-        if processes.listening("127.0.0.1", self.port):
-            raise InputError(f"port {self.port} is in use; change it in federation.toml and invitation.toml")
-        inner, folder = processes.free_port(), self.folder / "keys"
-        link = [processes.program("flower-superlink"), "--host", "127.0.0.1", "--port", str(inner)]
-        link += ["--disable-runtime-dependency-installation", "--database", MEMORY]
-        files = {"--ssl-ca-certfile": "ca.crt", "--ssl-certfile": "server.crt", "--ssl-keyfile": "server.key"}
-        tls = [part for option, name in files.items() for part in (option, str(folder / name))]
-        link += ["--enable-supernode-auth", *tls] if self.secure else ["--insecure"]
+        with artefact.locked(self.folder / "flwr" / "start.lock"):
+            if self.running:
+                raise InputError(f"the federation `{self.name}` runs already; stop it with `fedcollab federation stop`")
+            self.stop()  # what is left where one of the two has died
+            if processes.listening("127.0.0.1", self.port):
+                raise InputError(f"port {self.port} is in use; change it in federation.toml and invitation.toml")
+            try:
+                self._start()
+            except BaseException:
+                self.stop()
+                raise
+
+    def _start(self) -> None:
+        """Start both processes, where neither runs."""
+        inner, folder = processes.free_port(), self.folder / "keys" if self.secure else None
         bind = "127.0.0.1" if self.host in LOCAL else "0.0.0.0"
-        options = {"host": bind, "port": self.port, "inner": inner, "keys": str(folder) if self.secure else None}
-        self._write_connection(inner)
+        options = {"host": bind, "port": self.port, "inner": inner, "keys": folder and str(folder)}
+        write_connection(self.folder / "flwr", inner, folder)
         for old in ("nodes.json", "link.db"):  # what an earlier SuperLink knew
             (self.folder / "flwr" / old).unlink(missing_ok=True)
-        try:
-            for command, port in ((link, inner), ([sys.executable, "-m", GATE, json.dumps(options)], self.port)):
-                started = processes.start(command, self.folder / "superlink.log", self.env())
-                noted = json.dumps([*self.handles, started]).encode()
-                artefact.write_bytes(self.folder / "processes.json", noted)
-                self._wait(port, started)
-            self.register(self.admitted)
-        except BaseException:
-            self.stop()
-            raise
+        self._start_program(superlink_command(inner, folder), inner)
+        self.register(self.admitted)  # before silos can come in: one that is not known yet would be refused
+        self._start_program([sys.executable, "-m", GATE, json.dumps(options)], self.port)
+
+    def _start_program(self, command: list[str], port: int) -> None:
+        """Start one of the two, note it, and wait until it listens."""
+        log = self.folder / "superlink.log"
+        started = processes.start(command, log, self.env())
+        artefact.write_bytes(self.folder / "processes.json", json.dumps([*self.handles, started]).encode())
+        wait_until_listening(port, started, log)
 
     def stop(self) -> bool:
         """End SuperLink and gate and all that they started.
@@ -256,10 +269,14 @@ class FederationFolder(Struct, frozen=True, forbid_unknown_fields=True):
         Raises
         ------
         InputError
-            If the file is no public key, the name cannot be used, or another key is admitted under it.
+            If the file is no public key, the name cannot be used, another key is admitted under it, or the key under
+            another name; and if the key was expelled since the federation was started.
         """
         content = keys.read_public_key(key)
         keys.check_name(name)
+        for other in self.admitted:
+            if other != name and (self.folder / "silos" / f"{other}.pub").read_bytes() == content:
+                raise InputError(f"this key is admitted already, as `{other}`")
         target = self.folder / "silos" / f"{name}.pub"
         if target.exists() and target.read_bytes() != content:
             raise InputError(f"a silo `{name}` with another key is admitted already")
@@ -335,7 +352,15 @@ class FederationFolder(Struct, frozen=True, forbid_unknown_fields=True):
         if not new:
             return
         key = {name: str(self.folder / "silos" / f"{name}.pub") for name in new}
-        answers = self.flwr(*(["supernode", "register", key[name], CONNECTION, "--name", name] for name in new))
+        try:
+            answers = self.flwr(*(["supernode", "register", key[name], CONNECTION, "--name", name] for name in new))
+        except InputError as error:
+            if KNOWN not in str(error):
+                raise
+            raise InputError(
+                "the SuperLink lets no key in again that was expelled since it was started; the silo is admitted when "
+                "the federation is started again (`fedcollab federation stop`, then `start`)"
+            ) from None
         known = {**self.nodes, **{n: str(answer["node-id"]) for n, answer in zip(new, answers, strict=True)}}
         artefact.write_bytes(self.folder / "flwr" / "nodes.json", json.dumps(known, indent=1).encode())
 
@@ -345,18 +370,25 @@ class FederationFolder(Struct, frozen=True, forbid_unknown_fields=True):
         Returns
         -------
         dict
-            `name`, `address`, `secure`, `running`, `silos` (the state of each silo by name), and `warnings` about
-            certificates that end soon.
+            `name`, `address`, `secure`, `running`, `silos` (the state of each silo by name), and `warnings`: what has
+            died, and certificates that end soon.
         """
-        running = self.running
+        running, warnings = self.running, self.warnings()
+        if died := self.died:
+            again = f"`fedcollab federation start {self.folder}` starts it again"
+            warnings.insert(0, f"the {' and the '.join(died)} has ended by itself; {again}")
         answer = {"name": self.name, "address": f"{self.host}:{self.port}", "secure": self.secure}
-        answer |= {"running": running, "silos": dict.fromkeys(self.admitted, "unknown"), "warnings": self.warnings()}
+        answer |= {"running": running, "silos": dict.fromkeys(self.admitted, "unknown"), "warnings": warnings}
         if not running:
             return answer
         names = {node: name for name, node in self.nodes.items()}
         (listed,) = self.flwr(["supernode", "list", CONNECTION])
-        shown = {names.get(node["node-id"], node["node-id"]): node["status"] for node in listed["nodes"]}
-        return {**answer, "silos": shown}
+        shown = {
+            names.get(node["node-id"], node["node-id"]): node["status"]
+            for node in listed["nodes"]
+            if node["status"] != EXPELLED
+        }
+        return {**answer, "silos": dict.fromkeys(self.admitted, "not registered; start the federation again") | shown}
 
     def run(self, caller: str) -> str:
         """Start a Flower run whose ServerApp connects to a command on this machine.
@@ -400,51 +432,13 @@ class FederationFolder(Struct, frozen=True, forbid_unknown_fields=True):
         InputError
             If a command fails or takes too long.
         """
-        listed = json.dumps([[*arguments, "--format", "json"] for arguments in calls])
-        line = [sys.executable, "-m", commands.__name__, listed]
         try:
-            done = subprocess.run(line, env=self.env(), capture_output=True, text=True, timeout=COMMAND, check=False)
-        except subprocess.TimeoutExpired:
-            raise InputError(f"`flwr {calls[0][0]}` has not answered in {COMMAND:.0f} s") from None
-        outputs = done.stdout.split(commands.SEPARATOR)[:-1]
-        if len(outputs) < len(calls):
-            raise InputError(f"`flwr {calls[0][0]}` failed: {_short(done.stderr)}")
-        return [_parse(arguments, output) for arguments, output in zip(calls, outputs, strict=True)]
+            return run_flwr(calls, self.env())
+        except InputError as error:
+            ended = [line for line in self.warnings() if " ended " in line]  # then Flower says "unavailable" at most
+            raise InputError("; ".join([*ended, str(error)])) from None
 
     def _read(self, name: str) -> Any:
         """Return the content of one of the folder's JSON files, or None if it is missing or broken."""
         with contextlib.suppress(FileNotFoundError, ValueError):
             return json.loads((self.folder / name).read_text())
-
-    def _write_connection(self, port: int) -> None:
-        """Write how Flower's commands reach the SuperLink."""
-        certificate = json.dumps(str(self.folder / "keys" / "ca.crt"))
-        security = f"root-certificates = {certificate}" if self.secure else "insecure = true"
-        text = f'[superlink]\ndefault = "{CONNECTION}"\n\n[superlink.{CONNECTION}]\n'
-        (self.folder / "flwr").mkdir(exist_ok=True)
-        (self.folder / "flwr" / "config.toml").write_text(f'{text}address = "127.0.0.1:{port}"\n{security}\n')
-
-    def _wait(self, port: int, started: ProcessHandle) -> None:
-        """Wait until a program listens; raise InputError with the last line of its log if it ends or takes too long."""
-        end = time.monotonic() + START
-        while not processes.listening("127.0.0.1", port):
-            if not processes.alive(started) or time.monotonic() > end:
-                tail = (self.folder / "superlink.log").read_text(errors="replace").strip().splitlines()[-1:]
-                raise InputError(f"it did not start ({' '.join(tail)}); see {self.folder / 'superlink.log'}")
-            time.sleep(0.2)
-
-
-def _parse(arguments: list[str], output: str) -> dict[str, Any]:
-    """Return a command's JSON; raise InputError if it failed."""
-    try:
-        answer: dict[str, Any] = json.loads(output)
-    except ValueError:
-        answer = {"success": False, "error-message": output}
-    if not answer.get("success"):
-        raise InputError(f"`flwr {' '.join(arguments[:2])}` failed: {_short(answer.get('error-message', answer))}")
-    return answer
-
-
-def _short(text: object) -> str:
-    """Return the end of a text on one line."""
-    return " ".join(str(text).split())[-400:]

@@ -33,7 +33,8 @@ from fedcollab.wire.absence import Policy
 START = 300.0  # seconds for the run's ServerApp to connect
 MARGIN = 60.0  # seconds beyond a call's deadline, for the answer to come through
 LOOK = 2.0  # seconds between two looks whether the coordinator's processes still run
-ENDED = "the SuperLink has ended; start it again with `fedcollab federation start`"
+ENDED = "the SuperLink or its gate has ended; start it again with `fedcollab federation start`"
+RUN_ENDED = "the Flower run has ended (superlink.log in the federation's folder says why)"
 
 
 class RelayRuntime(RemoteRuntime):
@@ -61,9 +62,10 @@ class RelayRuntime(RemoteRuntime):
     Raises
     ------
     InputError
-        If the run ends or does not answer, or fewer than two silos are connected.
+        If the run does not answer, or fewer than two silos are connected.
     Paused
-        If fewer of the named silos are connected than the policy's quorum, or the coordinator's processes end.
+        If fewer of the named silos are connected than the policy's quorum, or the run or the coordinator's processes
+        end.
     """
 
     def __init__(
@@ -91,9 +93,10 @@ class RelayRuntime(RemoteRuntime):
         if self._note_stage is not None and self.asked is not None:
             self._note_stage.ask(self.asked)
         header, contents = self._ask_app({"action": action}, sent, self._limit)
+        returned = Returned(contents, **header)
         if self._note_stage is not None:
-            self._note_stage.wait_for([])
-        return Returned(contents, **header)
+            self._note_stage.wait_for(sorted(returned.silent))
+        return returned
 
     def _ask_app(self, header: dict[str, Any], contents: dict[str, bytes], limit: float) -> Parts:
         """Send one message to the ServerApp and return its answer; on the way it tells who has not answered yet."""
@@ -114,8 +117,7 @@ class RelayRuntime(RemoteRuntime):
                 if self._note_stage is not None:
                     self._note_stage.wait_for(answer[WAITING])
         except ChannelClosed:
-            told = "the Flower run has ended; `fedcollab federation status` says more"
-            raise (InputError(told) if self._running() else Paused(ENDED)) from None
+            raise Paused(RUN_ENDED if self._running() else ENDED) from None
 
 
 @contextmanager

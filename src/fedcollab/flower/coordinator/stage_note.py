@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 #: the key of a message from the ServerApp that names the silos it waits for
 WAITING = "waiting"
 FOLDER = "stages"
+CONNECTING = "connecting"  # the stage until the first question to silos
 EVERY = 0.5  # seconds between two notes of how far a stage is
 
 
@@ -44,7 +45,7 @@ class StageNote:
         self._path = path
         now = time.time()
         self._content: dict[str, Any] = {
-            "command": command(), "pid": os.getpid(), "started": now, "stage": "connecting", "stage_started": now,
+            "command": command(), "pid": os.getpid(), "started": now, "stage": CONNECTING, "stage_started": now,
             "done": 0, "total": 0, "action": None, "round": None, "asked": [], "asked_at": None, "waiting": [],
         }  # fmt: skip
         self._write()
@@ -69,6 +70,8 @@ class StageNote:
     def ask(self, asked: Asked) -> None:
         """Note what silos are asked, and that none has answered yet."""
         names = list(asked.names)
+        if self._content["stage"] == CONNECTING:
+            self._content |= {"stage": "connected", "stage_started": time.time()}
         self._content |= {"action": asked.action, "round": asked.round, "asked": names, "asked_at": time.time()}
         self.wait_for(names)
 

@@ -44,12 +44,11 @@ from flwr.proto.message_pb2 import (
 from flwr.proto.node_pb2 import Node
 from flwr.proto.run_pb2 import GetRunRequest, Run
 from flwr.supercore.inflatable.inflatable_object import iterate_object_tree
-from flwr.supercore.interceptors.http.runtime_version import RuntimeVersionHttpInterceptor
 from flwr.supercore.primitives.asymmetric import generate_key_pairs, public_key_to_bytes
 from flwr.supernode.fleet_http_client import FleetHttpClient
-from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
 from fedcollab.errors import InputError
+from fedcollab.flower.silo.signing import Signing
 
 HEARTBEAT = 15.0  # seconds that this silo promises between two signs of life; Flower's own nodes: 30
 PART = 0.1  # seconds before asking again for a part of a message that its sender has not uploaded yet
@@ -118,10 +117,7 @@ class Fleet:
             address,
             certificate is None,
             certificate,
-            interceptors=[
-                RuntimeVersionHttpInterceptor(component_name="SuperNode"),
-                NodeAuthHttpInterceptor(private, public),
-            ],
+            interceptors=[Signing(private, public)],
         )
 
     def connect(self) -> int:
@@ -313,9 +309,7 @@ class Fleet:
                     raise _meaning(error, status) from None
             except httpx.TransportError as error:
                 if "CERTIFICATE_VERIFY_FAILED" in str(error):
-                    raise InputError(
-                        "the coordinator's certificate is not that of the invitation; ask for a new invitation"
-                    ) from None
+                    raise InputError(_untrusted(str(error))) from None
             else:
                 if told:
                     say("the coordinator answers again")
@@ -358,6 +352,18 @@ def clock_difference(response: httpx.Response) -> float | None:
     except (IndexError, TypeError, ValueError):
         return None
     return (datetime.datetime.now(datetime.UTC) - sent).total_seconds()
+
+
+def _untrusted(why: str) -> str:
+    """Return what OpenSSL's reason for not trusting the coordinator's certificate means."""
+    if "has expired" in why:
+        return (
+            "the coordinator's certificate has ended (the coordinator renews it with `fedcollab federation renew`), "
+            "or this silo's clock is ahead: set it (NTP)"
+        )
+    if "not yet valid" in why:
+        return "the coordinator's certificate is not valid yet by this silo's clock: set it (NTP)"
+    return "the coordinator's certificate is not that of the invitation; ask for a new invitation"
 
 
 def _meaning(error: httpx.HTTPStatusError, status: int) -> Exception:

@@ -41,9 +41,10 @@ def own_model(path: str | Path = "silo.toml") -> TrainedModel:
     state = StateStore(config.state)
     if "model" not in state:
         raise InputError(f"silo `{config.name}` has no model yet; the coordinator has not trained")
-    network = Network(state["model"]["model"])
-    weights = torch.from_numpy(state["model"]["w"])
-    return TrainedModel(network.point(weights).eval(), Schema.from_json(state["prepare"]["schema"]))
+    kept = state["model"]
+    schema = kept["schema"] if "schema" in kept else state["prepare"]["schema"]  # a model of an earlier version
+    network = Network(kept["model"])
+    return TrainedModel(network.point(torch.from_numpy(kept["w"])).eval(), Schema.from_json(schema))
 
 
 def own_starts(config: SiloConfig) -> list[str]:

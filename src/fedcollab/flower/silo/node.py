@@ -19,6 +19,7 @@ from fedcollab.errors import InputError
 from fedcollab.files import write_bytes
 from fedcollab.flower.channel import ChannelClosed
 from fedcollab.flower.keys import private_files
+from fedcollab.flower.protocol import WORKER_DIED
 from fedcollab.flower.silo.config import Invitation, SiloConfig
 from fedcollab.flower.silo.fleet import Fleet, Received, Refused, RunOver, Unknown, say
 from fedcollab.flower.silo.messages import PART, pack_error
@@ -32,6 +33,7 @@ FIRST, LONGEST, GROWTH = 0.1, 2.0, 1.25  # seconds between two questions for mes
 KEPT = 8  # runs of which app and state are kept
 APART = 1.0  # seconds of absence by which the coordinator notices that an earlier process of this silo's has died
 ERROR_PAUSE = 5.0  # seconds after an error that is not understood
+REST = 300.0  # seconds without a message after which the worker is ended; the next message starts another one
 
 
 class Answers(Protocol):
@@ -39,6 +41,9 @@ class Answers(Protocol):
 
     def ask(self, header: dict[str, str], contents: dict[str, bytes]) -> dict[str, bytes]:
         """Answer a message; raise ChannelClosed if the worker died over it."""
+
+    def stop(self) -> None:
+        """End the worker until the next message."""
 
 
 class Node:
@@ -76,11 +81,13 @@ class Node:
         try:
             self._connect()
             self.fleet.keep_alive()
-            pause = FIRST
+            pause, last = FIRST, time.monotonic()
             while True:
                 if self._next():
-                    pause = FIRST
+                    pause, last = FIRST, time.monotonic()
                 else:
+                    if time.monotonic() - last > REST:
+                        self.worker.stop()
                     time.sleep(pause)
                     pause = min(GROWTH * pause, LONGEST)
         finally:
@@ -99,7 +106,7 @@ class Node:
         except TimeoutError as error:
             say(f"{error}; it is left alone")
         except Unknown:
-            say("the coordinator was started again; connecting again")
+            say("the coordinator knows this connection no more (started again, or silo expelled); connecting again")
             self._connect()
         except InputError:  # a ValueError too, which is for good: see `carry`
             raise
@@ -125,8 +132,8 @@ class Node:
         try:
             answer = self.worker.ask({"name": self.config.name}, contents)
         except ChannelClosed:
-            say("the worker died over a message; another one was started")
-            answer = pack_error(RuntimeError(), message)
+            say("the worker died over a message; the next one starts another")
+            answer = pack_error(InputError(WORKER_DIED), message)
         del contents
         if "state" in answer:
             self._states[run.series_id] = answer["state"]
@@ -151,9 +158,12 @@ class Node:
                 say(REFUSAL)
                 told = True
             time.sleep(RETRY_PAUSE)
-        with private_files():
-            write_bytes(self._earlier, str(node).encode())
         say(f"connected as node {node}")
+        try:
+            with private_files():
+                write_bytes(self._earlier, str(node).encode())
+        except InputError as error:  # a full disk: if it is killed, its next process waits to be let in
+            say(str(error))
 
     def _depart_as_before(self) -> None:
         """Sign off for an earlier process of this silo's that was killed, so that nobody waits for its answer."""

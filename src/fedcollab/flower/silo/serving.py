@@ -7,7 +7,9 @@ import fedcollab.distances.estimate
 import fedcollab.federation.federate
 import fedcollab.inspection.profile
 import fedcollab.training.compare_client
-import fedcollab.training.folds_client  # noqa: F401  (these declare every action that a silo can be asked for)
+import fedcollab.training.evaluate_client
+import fedcollab.training.folds_client
+import fedcollab.training.trees.client  # noqa: F401  (these declare every action that a silo can be asked for)
 from fedcollab.flower.silo.approvals import approved_plans
 from fedcollab.flower.silo.config import SiloConfig
 from fedcollab.silo.guard import Guard

@@ -1,19 +1,18 @@
 """A silo's process: it holds the connection to the coordinator, and hands every message to its worker and back.
 
 Two processes in all: this one, which never looks into a message, and the worker (`worker.py`), which has no connection.
-Both come of one that has imported everything, so that they share its memory. A worker that dies is started again.
+The worker is a program of its own, so that nothing of the connection is in its memory, and is started by a message: a
+silo that waits is one small process. A worker that dies is started again by the next message.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
-import os
 import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -21,7 +20,6 @@ from pathlib import Path
 from fedcollab.errors import InputError
 from fedcollab.flower.channel import Channel, ChannelClosed
 from fedcollab.flower.keys import private_files
-from fedcollab.flower.silo import worker
 from fedcollab.flower.silo.config import SiloConfig
 from fedcollab.flower.silo.node import Node
 
@@ -33,24 +31,11 @@ class Worker:
     """The worker, from the side of the process that it works for."""
 
     def __init__(self) -> None:
-        worker.preload()
-        self._channel, there = _pair()
-        self._program: subprocess.Popen[bytes] | None = None  # once it was started again
-        self._pid = os.fork()
-        if self._pid == 0:
-            code = 1
-            try:
-                self._channel.close()
-                worker.serve(Channel(Connection(there.detach())))
-                code = 0
-            finally:
-                sys.stdout.flush()
-                sys.stderr.flush()
-                os._exit(code)
-        there.close()
+        self._channel: Channel | None = None
+        self._program: subprocess.Popen[bytes] | None = None
 
     def ask(self, header: Mapping[str, str], contents: Mapping[str, bytes]) -> dict[str, bytes]:
-        """Have the worker answer a message.
+        """Have the worker answer a message; start it if it does not run.
 
         Parameters
         ----------
@@ -65,46 +50,37 @@ class Worker:
         Raises
         ------
         ChannelClosed
-            If the worker has died over it; another one was started.
+            If the worker has died over it; the next message starts another one.
         """
+        channel = self._channel or self._start()
         try:
-            self._channel.send(header, contents)
-            return self._channel.receive()[1]
+            channel.send(header, contents)
+            return channel.receive()[1]
         except ChannelClosed:
             self.stop()
-            self._channel, there = _pair()
-            line = [sys.executable, "-m", WORKER, str(there.fileno())]  # threads run here by now: no fork
-            self._program = subprocess.Popen(line, stdin=subprocess.DEVNULL, pass_fds=[there.fileno()])
-            self._pid = self._program.pid
-            there.close()
             raise
 
     def stop(self) -> None:
-        """Ask the worker to end, kill it if it has not ended after `GRACE` seconds, and close the connection to it."""
+        """End the worker if it runs: ask it to, and kill it if it has not ended after `GRACE` seconds."""
+        if self._channel is None or self._program is None:
+            return
         self._channel.close()
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            with contextlib.suppress(OSError):
-                os.kill(self._pid, number)
-            end = time.monotonic() + GRACE
-            while time.monotonic() < end:
-                if self._gone():
-                    return
-                time.sleep(0.02)
-
-    def _gone(self) -> bool:
-        """Return whether the worker has ended, and reap it."""
-        if self._program is not None:
-            return self._program.poll() is not None
+        self._program.terminate()
         try:
-            return os.waitpid(self._pid, os.WNOHANG)[0] != 0
-        except ChildProcessError:
-            return True
+            self._program.wait(GRACE)
+        except subprocess.TimeoutExpired:
+            self._program.kill()
+            self._program.wait()
+        self._channel = self._program = None
 
-
-def _pair() -> tuple[Channel, socket.socket]:
-    """Return the two ends of a connection within this machine: it has no address that anybody else could use."""
-    here, there = socket.socketpair()
-    return Channel(Connection(here.detach())), there
+    def _start(self) -> Channel:
+        """Start the worker; return the connection to it."""
+        here, there = socket.socketpair()  # within this machine: it has no address that anybody else could use
+        with there:
+            line = [sys.executable, "-m", WORKER, str(there.fileno())]
+            self._program = subprocess.Popen(line, stdin=subprocess.DEVNULL, pass_fds=[there.fileno()])
+        self._channel = Channel(Connection(here.detach()))
+        return self._channel
 
 
 @contextlib.contextmanager
@@ -141,7 +117,7 @@ def main() -> None:
             Node(config, working).carry()
     except KeyboardInterrupt:
         sys.exit(0)
-    except InputError as error:
+    except (InputError, OSError) as error:  # also a state folder that is read-only
         print(f"fedcollab: {error}", file=sys.stderr, flush=True)
         sys.exit(1)
     finally:

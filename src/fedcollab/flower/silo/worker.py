@@ -1,14 +1,16 @@
-"""A silo's worker: the process that opens messages and works on them, started once and used for every message.
+"""A silo's worker: the process that opens messages and works on them, started for the first and used for every one.
 
 The silo's other process (`supernode.py`) holds the connection and the key to it, and never looks into a message; this
-one has no connection. Before every message the run's app is checked (`pin`). fedcollab's own app holds no code, so
-nothing is installed for it: what is imported here serves it. Any other app that the administrator allows runs in a
-child of its own, forked for the one message and gone after it, installed into a folder that is removed again.
+one has no connection. It is started by a message and ended when none has come for long, since it is what takes memory:
+PyTorch alone 195 MB. What reads tables, and what installs apps of others, is imported where it is first used.
+
+Before every message the run's app is checked (`pin`). fedcollab's own app holds no code, so nothing is installed for
+it: what is imported here serves it. Any other app that the administrator allows runs in a child of its own, forked for
+the one message and gone after it, installed into a folder that is removed again.
 """
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import sys
@@ -18,7 +20,6 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable
-from importlib import import_module
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NoReturn
@@ -26,23 +27,14 @@ from typing import NoReturn
 from fedcollab.errors import InputError
 from fedcollab.flower.channel import Channel, ChannelClosed
 from fedcollab.flower.silo import pin
+from fedcollab.flower.silo.apps import import_installer, install_app
 from fedcollab.flower.silo.client_app import app as own_app
-from fedcollab.flower.silo.messages import install_app, open_message, pack_error, pack_message
-
-PRELOADED = ("pandas",)  # what reads tables; the ClientApp above imports all else
-
-
-def preload() -> None:
-    """Import what messages need, so that a process forked from this one has it and shares its memory."""
-    for module in PRELOADED:
-        import_module(module)
-    gc.collect()
-    gc.freeze()
+from fedcollab.flower.silo.messages import pack_error, pack_message
+from fedcollab.flower.silo.received import open_message
 
 
 def main() -> None:
     """Work for the process at the other end of the connection whose descriptor is given."""
-    preload()
     serve(Channel(Connection(int(sys.argv[1]))))
 
 
@@ -80,6 +72,7 @@ def _answer(channel: Channel, name: str, contents: dict[str, bytes]) -> None:
 
 def _answer_in_child(channel: Channel, name: str, contents: dict[str, bytes]) -> None:
     """Have a child work on a message and send the answer; send an error in its place if it ends without."""
+    import_installer()
     sys.stdout.flush()
     with tempfile.TemporaryDirectory(prefix="fedcollab-app-") as folder:
         with warnings.catch_warnings():

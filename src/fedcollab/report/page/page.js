@@ -38,11 +38,17 @@
     return [width, Math.min(width + 30, 620)];
   };
 
+  // Names beside a picture are no higher than its rows, on a phone too.
+  const smaller = (spec, side) =>
+    JSON.parse(JSON.stringify(spec), function (key, value) {
+      return key === "labelFontSize" && this.tickCount ? Math.max(4, Math.min(value, Math.floor(side / this.tickCount))) : value;
+    });
+
   const draw = async (id, datasets) => {
     const element = document.getElementById(id);
-    const spec = specs[id];
-    if (!element || !spec) return;
+    if (!element || !specs[id]) return;
     const square = element.parentElement.classList.contains("square");
+    const spec = square ? smaller(specs[id], size(element)[0] - 110) : specs[id];
     spec.datasets = { ...spec.datasets, ...datasets };
     if (square) {
       [spec.width, spec.height] = size(element);
@@ -130,7 +136,7 @@
     const change = others ? `${many(others, "client")} would have other partners than ${above}.` : `Everybody has the same partners as ${above}.`;
     const gain = { path: segment.gain, everyone: slider.everyone_gain, nobody: null }[mode];
     const signed = (value) => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(3)}`;
-    const told = gain === null ? "" : ` Fitted to what was measured, the bound expects ${signed(gain)} in log loss against training alone, on average (+ is better).`;
+    const told = gain === null ? "" : ` Fitted to what was measured, the bound expects ${signed(gain)} in ${slider.loss} against training alone, on average (+ is better).`;
     return `${range} ${what} ${parts.join(" and ")}${mark}. ${change}${told}`;
   };
 

@@ -20,6 +20,7 @@ from fedcollab.progress import Progress, silent
 from fedcollab.runs.membership.answers import require_clients, require_measured, require_trained
 from fedcollab.runs.membership.regroup import THRESHOLD, Regrouping, consider, limits_of
 from fedcollab.runs.membership.state import State, Trained, Training, go_on
+from fedcollab.tasks import CLASSIFICATION, TASKS
 
 if TYPE_CHECKING:
     from fedcollab.training import TrainingResult
@@ -108,7 +109,7 @@ class Joining:
         elif self.expected is not None:
             verb = "gain" if self.expected >= 0 else "lose"
             lines.append(
-                f"{self.client} is expected to {verb} {abs(self.expected):.3f} in log loss there, against training "
+                f"{self.client} is expected to {verb} {abs(self.expected):.3f} in {self._loss} there, against training "
                 "alone, by the bound fitted to what was measured: a rough figure."
             )
         lines.append(f"{self.pairs} pairs were estimated; the other coalitions stay as they are.")
@@ -116,12 +117,18 @@ class Joining:
             lines.append(self._gain(self.trained))
         return "\n".join([*lines, str(self.regrouping)])
 
+    @property
+    def _loss(self) -> str:
+        """What the loss is called."""
+        return (TASKS[CLASSIFICATION] if self.trained is None else self.trained.task).loss
+
     def _gain(self, trained: Trained) -> str:
         """Return a sentence on what training gave, to the newcomer in particular."""
         text = str(trained)
         if self.client in trained.alone:
             now, own = trained.after[self.client], trained.alone[self.client]
-            text += f" {self.client}: {100 * own:.1f} % alone, {100 * now:.1f} % now."
+            what = f" {trained.task.score}" if trained.task.numeric else ""
+            text += f" {self.client}:{what} {100 * own:.1f} % alone, {100 * now:.1f} % now."
         return text
 
 

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from fedcollab.training import TrainingResult, retrain
 from fedcollab.training.history import History
-from fedcollab.training.result import MEASURES
 
 __all__ = ["accuracies", "checksums", "merged", "retrain"]
 
@@ -70,6 +69,8 @@ def merged(
         averaged=[
             source.averaged[_label(source, members[0])] for source, members in zip(sources, coalitions, strict=True)
         ],
+        retrained={name: whose[name].training_of(name) for name in order if whose[name] is not result}
+        | {name: which for name, which in result.retrained.items() if whose.get(name) is result},
         held_out={name: whose[name].held_out[name] for name in order if name in whose[name].held_out},
         failures=[*result.failures, *((first + at, name, why) for part in parts for at, name, why in part.failures)],
     )
@@ -105,7 +106,7 @@ def _model(result: TrainingResult, name: str) -> Weights:
 def _columns(whose: Mapping[str, TrainingResult], order: Sequence[str], kind: str) -> dict[str, Any]:
     """Return the measures of all clients in `order`, each from the result that it is in now."""
     found: dict[str, Any] = {}
-    for key in MEASURES:
+    for key in whose[order[0]].scores.measures:
         values = [getattr(whose[name], kind).get(key) for name in order]
         rows = [whose[name].names.index(name) for name in order]
         if all(value is not None for value in values):

@@ -14,6 +14,7 @@ from fedcollab.distances import Distances
 from fedcollab.federation import Federation
 from fedcollab.progress import Progress, silent
 from fedcollab.runs.membership.retraining import accuracies, checksums, merged, retrain
+from fedcollab.tasks import CLASSIFICATION, TASKS, Task
 from fedcollab.training import TrainingResult
 
 
@@ -74,9 +75,11 @@ class Trained:
     rounds : int
         For how many rounds.
     before, after, alone : mapping of float
-        Each client's accuracy before, now, and trained alone.
+        Each client's accuracy (or R2) before, now, and trained alone.
     models_before, models : mapping of str
         The SHA-256 of the model that each client used before and uses now.
+    task : Task
+        What models predict.
     """
 
     again: list[list[str]]
@@ -86,6 +89,7 @@ class Trained:
     alone: Mapping[str, float]
     models_before: Mapping[str, str]
     models: Mapping[str, str]
+    task: Task = TASKS[CLASSIFICATION]
 
     @property
     def unchanged(self) -> list[str]:
@@ -105,9 +109,8 @@ class Trained:
         rounds = f"{self.rounds} round{'' if self.rounds == 1 else 's'}"
         text = f"Trained again for {rounds}: {len(again)} of {len(self.after)} clients"
         if known:
-            text += (
-                f", accuracy of those who were trained before {_mean(self.before, known)} -> {_mean(self.after, known)}"
-            )
+            text += f", {self.task.score} of those who were trained before {_mean(self.before, known)} -> "
+            text += _mean(self.after, known)
         kept = len(self.unchanged)
         return f"{text}." + (f" The other {kept} keep their model byte for byte." if kept else "")
 
@@ -148,17 +151,17 @@ def go_on(
         return {}, None
     assert collaboration.names is not None
     names, old = collaboration.names, state.results["coalitions"]
-    parts = []
-    for members in again:
-        assert federation is not None
-        part = retrain(federation, old, members, scratch=how.scratch, rounds=how.rounds, progress=how.progress)
-        parts.append(part)
-    results = {"coalitions": merged(old, parts, names, collaboration.coalitions)}
-    if "local" in state.results:
+    results, parts = {}, []
+    if "local" in state.results:  # first: what a silo trains last is the model that it uses
         lonely = [[name] for name in names]
         own = state.results["local"]
         new = [] if federation is None else [retrain(federation, own, [name], scratch=True) for name in stale]
         results["local"] = merged(own, new, names, lonely)
+    for members in again:
+        assert federation is not None
+        part = retrain(federation, old, members, scratch=how.scratch, rounds=how.rounds, progress=how.progress)
+        parts.append(part)
+    results["coalitions"] = merged(old, parts, names, collaboration.coalitions)
     trained = Trained(
         again=[list(members) for members in again],
         rounds=max((int(part.settings["rounds"]) for part in parts), default=0),
@@ -167,6 +170,7 @@ def go_on(
         alone=accuracies(results["local"]) if "local" in results else {},
         models_before=checksums(old),
         models=checksums(results["coalitions"]),
+        task=old.scores.task,
     )
     return results, trained
 
