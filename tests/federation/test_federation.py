@@ -229,7 +229,9 @@ def test_the_data_check_and_the_advice_by_command(running: Running) -> None:
         told = [json.loads(line) for line in watching.communicate()[0].splitlines()]
     assert set(told[0]["silos"]) >= set(NAMES)
     trainings = [stage for each in told for stage in each["stages"] if stage["stage"] == "training"]
-    assert {stage["round"] for stage in trainings if stage["action"] == "train"} >= {1}
+    rounds = [stage["round"] for stage in trainings if stage["action"] == "train"]
+    assert rounds == sorted(rounds)  # a round may be over before anyone has looked
+    assert {1, 2, 3} >= set(rounds) != set()
     assert {name for stage in trainings for name in stage["asked"]} == set(NAMES)
     assert any(0 < len(stage["waiting"]) <= len(NAMES) for stage in trainings)  # who has not answered yet
     assert list((run / "events").rglob("events*"))

@@ -6,6 +6,7 @@ import contextlib
 import json
 import sys
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from fedcollab.cli import options
 from fedcollab.errors import InputError
 
 #: seconds between two looks: at who is connected, and at what commands are doing
-SILOS_EVERY, STAGES_EVERY = 30.0, 1.0
+SILOS_EVERY, STAGES_EVERY = 30.0, 0.5
 
 LATER = {"demo": "fedcollab.cli.federation_demo:demo", "plan": "fedcollab.cli.federation_plan:plan"}
 _folder = click.argument("folder", type=click.Path(path_type=Path))
@@ -142,7 +143,8 @@ def _status(opened: flower.FederationFolder) -> dict[str, Any]:
 def _watch_status(opened: flower.FederationFolder, end: float | None, *, as_json: bool) -> None:
     """Show what a federation is doing until a point in time.
 
-    Asking the SuperLink for its silos starts a program, so that is done seldom; what commands note is a small file.
+    Asking the SuperLink for its silos starts a program that takes a second or more, so that is done seldom, and in a
+    thread; what commands note is a small file, which is read meanwhile.
 
     Parameters
     ----------
@@ -153,23 +155,25 @@ def _watch_status(opened: flower.FederationFolder, end: float | None, *, as_json
     as_json : bool
         Whether to print lines of JSON instead.
     """
-    found: dict[str, Any] = {}
-    asked, shown = 0.0, ""
-    while True:
-        now = time.monotonic()
-        if not found or now - asked >= SILOS_EVERY or found["running"] != opened.running:
-            found, asked = _status(opened), time.monotonic()
-        current = {**found, "stages": flower.current_stages(opened.folder)}
-        told = json.dumps(current)
-        if sys.stdout.isatty() and not as_json:
-            click.clear()
-            click.echo("\n".join(_status_lines(current)))
-        elif told != shown:
-            click.echo(told if as_json else "\n".join([*_status_lines(current), ""]))
-        shown = told
-        if end is not None and time.monotonic() >= end:
-            return
-        time.sleep(STAGES_EVERY)
+    found, asked, shown = _status(opened), time.monotonic(), ""
+    asking: Future[dict[str, Any]] | None = None
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        while True:
+            if asking is not None and asking.done():
+                found, asked, asking = asking.result(), time.monotonic(), None
+            if asking is None and (time.monotonic() - asked >= SILOS_EVERY or found["running"] != opened.running):
+                asking = thread.submit(_status, opened)
+            current = {**found, "stages": flower.current_stages(opened.folder)}
+            told = json.dumps(current)
+            if sys.stdout.isatty() and not as_json:
+                click.clear()
+                click.echo("\n".join(_status_lines(current)))
+            elif told != shown:
+                click.echo(told if as_json else "\n".join([*_status_lines(current), ""]))
+            shown = told
+            if end is not None and time.monotonic() >= end:
+                return
+            time.sleep(STAGES_EVERY)
 
 
 def _status_lines(found: dict[str, Any]) -> list[str]:
