@@ -1,4 +1,4 @@
-"""Tables of accuracy, IPR and RSD: rows of methods, columns of measures, one table a scenario."""
+"""Tables of accuracy, IPR and RSD: rows of methods, columns of measures, one table a scenario and number of rounds."""
 
 from __future__ import annotations
 
@@ -75,19 +75,21 @@ class AccuracyTable(Experiment):
                         yield cell
 
     def output(self, workspace: Workspace) -> Output:
-        """Return one table for each scenario that has cells."""
+        """Return one table for each scenario and number of rounds that have cells."""
         tables = []
-        for scenario, setup in workspace.chosen(self.scenarios).items():
+        columns = ("method", "Acc", "IPR", "RSD", "seeds", *["coalitions"] * self.shows_coalitions)
+        for scenario, full in workspace.chosen(self.scenarios).items():
             published = paper().get(self.name, {}).get(scenario, {})
-            rows = [
-                self._row(row, runs, published.get(row.key, {}))
-                for row in self._wanted(workspace, setup)
-                if row in self.rows and (runs := runs_of(workspace, setup, row))
-            ]
-            if rows:
-                columns = ("method", "Acc", "IPR", "RSD", "seeds", *["coalitions"] * self.shows_coalitions)
-                title = f"{TITLES[scenario]}, {setup.rounds} rounds"
-                tables.append(Table(title, columns, rows, setup.differences, scenario))
+            for setup in full.lengths:
+                rows = [
+                    self._row(row, runs, published.get(row.key, {}))
+                    for row in self._wanted(workspace, setup)
+                    if row in self.rows and (runs := runs_of(workspace, setup, row))
+                ]
+                if rows:
+                    title = f"{TITLES[scenario]}, {setup.rounds} rounds"
+                    key = scenario if setup is full else f"{scenario}-{setup.rounds}"
+                    tables.append(Table(title, columns, rows, setup.differences, key))
         return Output(tables)
 
     def _wanted(self, workspace: Workspace, setup: Setup) -> list[Method]:

@@ -53,8 +53,8 @@ class Numbers:
     ----------
     workspace : Workspace
         The cells.
-    scenario : str
-        The scenario.
+    setup : Setup
+        The scenario, with the number of rounds.
     table : str
         The experiment whose numbers are compared to the paper's.
     seeds : set of int, optional
@@ -62,14 +62,9 @@ class Numbers:
     """
 
     workspace: Workspace
-    scenario: str
+    setup: Setup
     table: str = "table-1"
     seeds: Seeds[int] | None = None
-
-    @property
-    def setup(self) -> Setup:
-        """The setup of the scenario."""
-        return self.workspace.setups[self.scenario]
 
     def runs(self, row: Method) -> dict[int, Run]:
         """Return the runs of a row by seed; `Missing` if there are none."""
@@ -93,7 +88,7 @@ class Numbers:
 
     def text(self, row: Method, measure: str = "acc", digits: int = 1) -> str:
         """Return the mean of a `row` in one `measure` with so many `digits`, and the paper's in brackets."""
-        known = paper()[self.table].get(self.scenario, {}).get(row.key, {}).get(measure)
+        known = paper()[self.table].get(self.setup.scenario, {}).get(row.key, {}).get(measure)
         return f"{self.mean(row, measure):.{digits}f}" + ("" if known is None else f" ({known[0]:.{digits}f})")
 
 
@@ -135,25 +130,25 @@ def write(workspace: Workspace, docs: Path, openings: Mapping[str, str]) -> Path
 
 def answers(workspace: Workspace) -> dict[str, list[Sentence]]:
     """Return the sentences that answer each question."""
-    first, second = (
-        {scenario: Numbers(workspace, scenario, table) for scenario in TITLES} for table in ("table-1", "table-2")
-    )
+    setups = [setup for scenario in TITLES for setup in workspace.setups[scenario].lengths]
+    first, second = ([Numbers(workspace, setup, table) for setup in setups] for table in ("table-1", "table-2"))
+    label_shift = workspace.setups["label-shift"]
     return {
         "RQ1: does FedCollab alleviate negative transfer?": [
-            partial(sentence, numbers) for numbers in first.values() for sentence in (transfer, gains)
+            partial(sentence, numbers) for numbers in first for sentence in (transfer, gains)
         ],
         "RQ2: are its coalitions better than those of clustered federated learning?": [
-            *(partial(clustered, numbers) for numbers in second.values()),
+            *(partial(clustered, numbers) for numbers in second),
             *(partial(separation, workspace, scenario) for scenario in TITLES),
         ],
         "RQ3: what does C do?": [partial(effect, workspace)],
         "RQ4: what do quantities and distances contribute?": [
-            partial(ablation, Numbers(workspace, "label-shift", "ablation")),
+            partial(ablation, Numbers(workspace, label_shift, "ablation")),
         ],
         "RQ5: can new clients be taken in?": [partial(joining, workspace, scenario) for scenario in TITLES],
         "RQ6: does the solver converge?": [partial(converging, workspace, scenario) for scenario in TITLES],
-        "Who before how": [partial(who_before_how, numbers) for numbers in first.values()],
-        "Clustering before or during training": [partial(before_or_during, first["label-shift"])],
+        "Who before how": [partial(who_before_how, numbers) for numbers in first],
+        "Clustering before or during training": [partial(before_or_during, Numbers(workspace, label_shift))],
     }
 
 
@@ -162,7 +157,7 @@ def transfer(numbers: Numbers) -> str:
     everyone, grouped = GLOBAL["fedavg"], GROUPED["fedavg"]
     numbers = numbers.shared([LOCAL, everyone, grouped])
     return (
-        f"{TITLES[numbers.scenario]}: alone the clients reach {numbers.text(LOCAL)} %; one FedAvg model for everyone "
+        f"{numbers.setup.title}: alone the clients reach {numbers.text(LOCAL)} %; one FedAvg model for everyone "
         f"gives {numbers.text(everyone)} % and {numbers.text(everyone, 'ipr', 0)} % of the clients gain over "
         f"training alone; inside the coalitions it is {numbers.text(grouped)} % and "
         f"{numbers.text(grouped, 'ipr', 0)} %."
@@ -192,7 +187,7 @@ def clustered(numbers: Numbers) -> str:
         f"{name} {numbers.text(row)} % with {coalitions_found(numbers.runs(row))}"
         for name, row in [("FedCollab", FEDCOLLAB), *((row.label, row) for row in rows)]
     ]
-    return f"{TITLES[numbers.scenario]}: {'; '.join(parts)}."
+    return f"{numbers.setup.title}: {'; '.join(parts)}."
 
 
 def separation(workspace: Workspace, scenario: str) -> str:
@@ -275,7 +270,7 @@ def who_before_how(numbers: Numbers) -> str:
     numbers = numbers.shared(rows[method] for method in methods for rows in (GLOBAL, GROUPED))
     everyone, grouped = ([numbers.mean(rows[method]) for method in methods] for rows in (GLOBAL, GROUPED))
     return (
-        f"{TITLES[numbers.scenario]}, {len(methods)} algorithms: with everyone they reach {min(everyone):.1f} to "
+        f"{numbers.setup.title}, {len(methods)} algorithms: with everyone they reach {min(everyone):.1f} to "
         f"{max(everyone):.1f} %, inside the coalitions {min(grouped):.1f} to {max(grouped):.1f} %. "
         + (
             "The worst algorithm inside the coalitions is better than the best one with everyone."
@@ -301,7 +296,7 @@ def before_or_during(numbers: Numbers) -> str:
     if len(parts) < 2 or cell is None or everyone is None:
         raise Missing
     return (
-        f"Different clusterings that the seeds give ({TITLES[numbers.scenario]}): {', '.join(parts)}. FedCollab "
+        f"Different clusterings that the seeds give ({numbers.setup.title}): {', '.join(parts)}. FedCollab "
         f"estimates its distances once ({cell.seconds:.0f} s here) and then tries thousands of partitions in less than "
         f"a second; another try of IFCA is another training ({everyone.seconds:.0f} s). The price of clustering first: "
         "data that change afterwards are not noticed by themselves (`fedcollab check` asks)."

@@ -78,7 +78,7 @@ class Workspace:
         self.setups: dict[str, Setup] = {
             name: setup
             if rounds in (None, setup.rounds)
-            else replace(setup, rounds=rounds, late=(rounds, max(1, rounds // 5)))
+            else replace(setup, rounds=rounds, shorter=(), late=(rounds, max(1, rounds // 5)))
             for name, setup in made.items()
         }
 
