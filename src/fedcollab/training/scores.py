@@ -90,15 +90,15 @@ class ClassScores(Scores):
         return found
 
     def spread(self, y: NDArray[Any]) -> float:
-        """Return 1."""
+        """Return 1: a prediction is right or not, whatever the classes are."""
         return 1.0
 
     def guessing(self, outputs: int) -> float:
-        """Return ln(classes)."""
+        """Return ln(classes), the loss of giving every class the same probability."""
         return math.log(outputs)
 
     def most_loss(self, outputs: int) -> float:
-        """Return 2 (1 + ln classes)."""
+        """Return 2 (1 + ln classes): twice the loss of guessing, and 2."""
         return 2.0 * (1.0 + math.log(max(2, outputs)))
 
     def unexplained(self, reached: Floats) -> Floats:
@@ -136,7 +136,7 @@ class NumberScores(Scores):
         return 2.0
 
     def unexplained(self, reached: Floats) -> Floats:
-        """Return 1 - R2."""
+        """Return 1 - R2, the share of the variance that is still to be explained."""
         return 1 - reached
 
     def impossible(self, measures: Any) -> str | None:
