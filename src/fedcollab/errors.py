@@ -87,11 +87,6 @@ def choose(argument: str, value: str, choices: dict[str, T]) -> T:
     choices : dict
         The registry: what each known name stands for.
 
-    Returns
-    -------
-    object
-        The entry of `choices` with that name.
-
     Raises
     ------
     InputError
@@ -121,11 +116,6 @@ def unknown(argument: str, value: object, choices: Iterable[str]) -> str:
         What the user gave.
     choices : iterable of str
         The names that are known.
-
-    Returns
-    -------
-    str
-        One line.
 
     Examples
     --------
@@ -163,11 +153,6 @@ def number(
         The number must be this or smaller.
     whole : bool
         Whether it must be a whole number.
-
-    Returns
-    -------
-    float
-        The number.
 
     Raises
     ------

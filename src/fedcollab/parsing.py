@@ -71,11 +71,6 @@ def read_bytes(path: str | Path, what: str, most: int) -> bytes:
     most : int
         The largest size in bytes.
 
-    Returns
-    -------
-    bytes
-        The content.
-
     Raises
     ------
     InputError
@@ -211,11 +206,6 @@ def parse_toml(path: str | Path, what: str, wrong: str = "is not TOML") -> dict[
     wrong : str
         What the error line says of a file that is not TOML.
 
-    Returns
-    -------
-    dict
-        The tables.
-
     Raises
     ------
     InputError
@@ -267,11 +257,6 @@ def names_in(content: Mapping[str, Any], key: str = "names") -> tuple[str, ...]:
         The content.
     key : str
         Where the names stand.
-
-    Returns
-    -------
-    tuple of str
-        The names.
 
     Raises
     ------

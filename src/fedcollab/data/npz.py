@@ -26,11 +26,6 @@ def read_npz(path: Path) -> dict[str, NDArray[Any]]:
     path : Path
         The file.
 
-    Returns
-    -------
-    dict
-        The arrays.
-
     Raises
     ------
     InputError

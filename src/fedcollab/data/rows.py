@@ -57,11 +57,6 @@ def read_rows(path: str | Path, schema: Schema) -> Rows:
     schema : Schema
         How the model's clients were prepared.
 
-    Returns
-    -------
-    Rows
-        The rows.
-
     Raises
     ------
     InputError
@@ -92,11 +87,6 @@ def fit_rows(x: Any, schema: Schema, where: str = "`x`") -> Rows:
         How the model's clients were prepared.
     where : str
         What error messages call the rows.
-
-    Returns
-    -------
-    Rows
-        The rows.
 
     Raises
     ------

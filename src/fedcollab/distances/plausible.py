@@ -26,11 +26,6 @@ def impossible_moments(triangles: NDArray[np.float32], quantity: int, everyone: 
     everyone : float, optional
         The squared length of all clients' samples together that the schema's scaling makes; None where it does not
         scale.
-
-    Returns
-    -------
-    str or None
-        What is wrong, for people.
     """
     counts = triangles[..., -1].astype(np.float64)
     if (counts < -0.5).any() or abs(counts.sum() - quantity) > 0.5 + 1e-5 * quantity:

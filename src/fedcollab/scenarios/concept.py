@@ -53,10 +53,6 @@ def concept_shift(
         Instead of `swapped`: the new index of each label, one row a type.
     quantity, test : int or sequence of int, optional
         Training and test samples: one number, one per type or one per client. The data set's usual sizes by default.
-
-    Returns
-    -------
-    Scenario
     """
     classes = len(data.classes)
     if permutations is None:

@@ -58,10 +58,6 @@ def feature_shift(
         Degrees counter-clockwise, one a type.
     quantity, test : int or sequence of int, optional
         Training and test samples: one number, one per type or one per client. The data set's usual sizes by default.
-
-    Returns
-    -------
-    Scenario
     """
     if not isinstance(angles, (list, tuple, np.ndarray)) or len(angles) == 0:
         raise InputError(f"`angles` (={angles!r}) must be a list of degrees, one a type")

@@ -51,11 +51,6 @@ def in_stacks(
         The model decides how many fit into a stack.
     device : str
         Where the model runs.
-
-    Returns
-    -------
-    list of dict
-        The results of each stack.
     """
     with lend_network(setting, device) as network:
         limit = max(1, min(STACK_CLIENTS, STACK_BYTES // (4 * network.size))) if network.widths else 1

@@ -94,11 +94,6 @@ def train_in_step(
     drop : callable, optional
         Called after each round with the round and what each training that still runs has measured, by its position;
         returns the positions of those to end.
-
-    Returns
-    -------
-    list of dict
-        What each training measured.
     """
     results: list[dict[str, Curve]] = [{} for _ in trainings]
     waiting: dict[int, FoldCall] = {}

@@ -366,11 +366,6 @@ def check_clients(clients: Iterable[ClientData]) -> list[ClientData]:
     clients : iterable of ClientData
         The clients.
 
-    Returns
-    -------
-    list of ClientData
-        The same, in order of name.
-
     Raises
     ------
     InputError

@@ -71,11 +71,6 @@ def estimate(
     label_counts : str
         Whether label counts were "drawn" or "set"; "auto" finds out (see `sampling.resample`).
 
-    Returns
-    -------
-    Estimate
-        Distances with standard errors and replicates.
-
     Raises
     ------
     InputError
@@ -108,11 +103,6 @@ def make_design(request: Request, settings: CrossSettings) -> Design:
         The pairs; the clients are asked for the mean squared length of their samples.
     settings : CrossSettings
         The settings of the method.
-
-    Returns
-    -------
-    Design
-        What is trained for each pair.
     """
     least = settings.min_samples
     norms = dict.fromkeys(request.names, 1.0)  # for those who are lost: their pairs are not used
@@ -184,11 +174,6 @@ def conclude(design: Design, replies: Replies, cost: Cost | None) -> Estimate:
         The reply of each client to `cross-validate`.
     cost : Cost or None
         The cost to report, if no messages were sent.
-
-    Returns
-    -------
-    Estimate
-        The estimate of all pairs.
     """
     count = len(design.pairs)
     keys = ("accuracy", "variance", "fitted", "replicates")

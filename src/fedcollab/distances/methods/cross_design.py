@@ -139,11 +139,6 @@ def accelerate(
         How many steps to take.
     report : callable, optional
         Called with the number of steps done.
-
-    Returns
-    -------
-    Tensor
-        The last w.
     """
     look = w
     for t in range(rounds):

@@ -122,11 +122,6 @@ def estimate(
     label_counts : str
         Whether label counts were "drawn" or "set"; "auto" finds out (see `sampling.resample`).
 
-    Returns
-    -------
-    Estimate
-        Distances with standard errors and replicates.
-
     Raises
     ------
     InputError

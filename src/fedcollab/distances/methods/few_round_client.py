@@ -245,11 +245,6 @@ def project(x: Floats, width: int, seed: int) -> Floats:
         Features after projection.
     seed : int
         R is drawn from it, the same at every client.
-
-    Returns
-    -------
-    array
-        One row a sample.
     """
     features = x.shape[1]
     if features <= width:

@@ -116,11 +116,6 @@ def train_size(request: Request, train: int | None) -> int:
     train : int or None
         What the user gave.
 
-    Returns
-    -------
-    int
-        Training samples.
-
     Raises
     ------
     InputError
@@ -221,11 +216,6 @@ def count(request: Request, settings: PublishedSettings, taken: NDArray[np.int64
         The settings of the method.
     taken : array of int
         The rounds that each pair took.
-
-    Returns
-    -------
-    Cost
-        Rounds, and bytes of each client.
     """
     model = parameters(*inputs(request, settings), settings.hidden) * 4
     checks = -(-taken // settings.every)

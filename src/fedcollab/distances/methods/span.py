@@ -66,11 +66,6 @@ def watch_stacked(
         As in `run`.
     silos : mapping
         The clients' data.
-
-    Returns
-    -------
-    best, taken : array
-        As in `run`.
     """
     features, classes = inputs(request, settings)
     start = initial(request.seed, features, classes, settings.hidden)
@@ -118,11 +113,6 @@ def watch_span(
         As in `run`.
     silos : mapping
         The clients' data.
-
-    Returns
-    -------
-    best, taken : array
-        As in `run`.
     """
     state = Span(request, settings, tasks, silos)
     return watch(state.advance, state.balanced, len(request.pairs), settings, request, settle=True)

@@ -30,13 +30,7 @@ class Finetune(Algorithm):
     personalises = True
 
     def personal(self, message: State, state: State, grad: Gradient, batches: Batches) -> Tensor:
-        """Return the coalition's model after a few plain steps on the client's own data.
-
-        Parameters
-        ----------
-        message, state, grad, batches
-            As in `Algorithm.personal`.
-        """
+        """Return the coalition's model after a few plain steps on the client's own data."""
         v = message["w"].clone()
         for batch in batches(self.steps):
             grad.descend(v, batch)

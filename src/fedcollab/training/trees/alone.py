@@ -37,11 +37,6 @@ def grown_alone(
         The step size.
     tell : callable
         What is to be done with the margins.
-
-    Returns
-    -------
-    Forest
-        The trees.
     """
     shape = replace(how.shape, rounds=rounds)
     forest = Forest(*(np.zeros(sides, dtype=np.float32) for _, sides in shape.parts))
