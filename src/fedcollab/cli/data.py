@@ -20,7 +20,7 @@ def data() -> None:
 
 
 @data.command("list", epilog="Example:  fedcollab data list")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output, for programs.")
+@options.json
 def list_sets(as_json: bool) -> None:
     """Every data set, and where it is on this machine."""
     rows = [_described(name) for name in (*scenarios.data.DATA_SETS, *scenarios.data.TABLES)]
@@ -59,7 +59,7 @@ def get(name: str, source: str | None, as_json: bool, quiet: bool) -> None:
 
 @data.command(epilog="Example:  fedcollab data path cifar-10")
 @click.argument("name", required=False, type=Name(DATA_SETS, open_ended=True))
-@click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output, for programs.")
+@options.json
 def path(name: str | None, as_json: bool) -> None:
     """The folder that a data set is read from, or without NAME the cache folder."""
     if name is None:

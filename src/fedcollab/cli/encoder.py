@@ -29,8 +29,8 @@ OBJECTION = 3
     show_default=True,
     help="The encoder to check.",
 )
-@click.option("--test-share", default=0.2, show_default=True, help="Hold-out share of clients without a test split.")
-@click.option("--seed", default=0, show_default=True, help="Everything random is derived from it.")
+@options.test_share
+@options.seed
 @options.out("Where to write verdict and evidence (JSON): a file, or a run directory, whose report then shows it.")
 @options.output
 def check_encoder(

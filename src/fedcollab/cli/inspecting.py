@@ -45,7 +45,7 @@ Examples:
 @options.source
 @options.on
 @options.task
-@click.option("--test-share", default=0.2, show_default=True, help="Hold-out share of clients without a test split.")
+@options.test_share
 @click.option("--seed", default=0, show_default=True, help="The hold-out is drawn from it.")
 @click.option("--write", type=click.Path(path_type=Path), help="Propose a file (TOML) for `fedcollab run`.")
 @click.option("-o", "--out", type=click.Path(path_type=Path), help="Where to write the findings (JSON).")

@@ -116,8 +116,8 @@ Examples:
 )
 @options.training
 @options.task
-@click.option("--test-share", default=0.2, show_default=True, help="Hold-out share of clients without a test split.")
-@click.option("--seed", default=0, show_default=True, help="Everything random is derived from it.")
+@options.test_share
+@options.seed
 @click.option(
     "--afresh",
     multiple=True,
