@@ -71,6 +71,11 @@ def one_line(text: object, longest: int = LONGEST) -> str:
     return line if len(line) <= longest else f"{line[: longest - 4]} ..."
 
 
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's text, or its kind where it has none."""
+    return (str(error) or type(error).__name__).splitlines()[0]
+
+
 class FedcollabWarning(UserWarning):
     """A warning about input that is used all the same, but that its owner should know about."""
 

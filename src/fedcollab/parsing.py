@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fedcollab.errors import InputError
+from fedcollab.errors import InputError, first_line
 
 MIB = 1 << 20
 #: the largest file of a client, and what it may unpack to
@@ -243,7 +243,7 @@ def complete(path: str | Path, kind: str) -> Iterator[None]:
     except InputError:
         raise
     except MISFITS as error:
-        reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+        reason = first_line(error)[:200]
         reason = f"{reason} is missing" if isinstance(error, KeyError) else reason
         raise InputError(f"`{path}` is not a complete {kind} file ({reason})") from None
 

@@ -29,8 +29,8 @@ from fedcollab.training.models import Network
 from fedcollab.training.secure_rounds import SecureSums
 from fedcollab.training.trees.forest import Growing, growing_of
 from fedcollab.wire.action import Action
+from fedcollab.wire.calls import Answered
 from fedcollab.wire.message import Message
-from fedcollab.wire.runtime import Answered
 
 #: the actions whose replies are updates, unless their message says that nothing is trained
 UPDATES = ("train", "train-folds")

@@ -32,8 +32,8 @@ from fedcollab.training.hooks import State
 from fedcollab.training.rounds import Grouping
 from fedcollab.training.session import Replies, Session, seen_key
 from fedcollab.training.trees.boosting import boost_folds
+from fedcollab.wire.calls import Answered
 from fedcollab.wire.message import Message
-from fedcollab.wire.runtime import Answered
 
 #: how many rows' worth of evidence the curve of all clients is, beside a coalition's own
 POOLED = 500.0
