@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -61,7 +60,7 @@ def in_stacks(
 
 def setting_of(messages: Messages) -> Setting:
     """Return the setting that the messages share."""
-    return Setting(**json.loads(next(iter(messages.values()))["setting"]))
+    return Setting.from_json(next(iter(messages.values()))["setting"])
 
 
 def algorithm_of(setting: Setting) -> Algorithm:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -125,7 +125,7 @@ def _weights(result: TrainingResult, name: str) -> NDArray[np.float32] | None:
 def _setting(result: TrainingResult) -> str:
     """Return the setting of a training as messages carry it."""
     known = {each.name: result.settings[each.name] for each in fields(Setting) if each.name in result.settings}
-    return json.dumps(asdict(Setting(**{**known, "model": _network(result)})))
+    return Setting(**{**known, "model": _network(result)}).to_json()
 
 
 def _network(result: TrainingResult) -> str:

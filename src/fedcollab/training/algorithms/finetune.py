@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from fedcollab.training.gradient import Gradient
-from fedcollab.training.hooks import Algorithm, Batches, State, register
+from fedcollab.training.hooks import Algorithm, Batches, State, fine_tuned, register
 
 
 @register("finetune")
@@ -31,7 +31,4 @@ class Finetune(Algorithm):
 
     def personal(self, message: State, state: State, grad: Gradient, batches: Batches) -> Tensor:
         """Return the coalition's model after a few plain steps on the client's own data."""
-        v = message["w"].clone()
-        for batch in batches(self.steps):
-            grad.descend(v, batch)
-        return v
+        return fine_tuned(message["w"], grad, batches(self.steps))

@@ -21,7 +21,7 @@ from torch import Tensor
 from fedcollab.errors import InputError
 from fedcollab.training.batches import Batch
 from fedcollab.training.gradient import Gradient
-from fedcollab.training.hooks import Algorithm, Batches, State, register
+from fedcollab.training.hooks import Algorithm, Batches, State, fine_tuned, register
 
 LEAST = 4
 VARIANTS = ("first-order", "hessian-free")
@@ -71,7 +71,4 @@ class PerFedAvg(Algorithm):
 
     def personal(self, message: State, state: State, grad: Gradient, batches: Batches) -> Tensor:
         """Return the coalition's model after `steps` plain steps on the client's own data."""
-        v = message["w"].clone()
-        for batch in batches(self.steps):
-            grad.descend(v, batch)
-        return v
+        return fine_tuned(message["w"], grad, batches(self.steps))
