@@ -76,11 +76,9 @@ def estimate(
     InputError
         If a setting is out of range, or a client has fewer samples than `min_samples` demands.
     """
-    number("folds", folds, at_least=2, whole=True)
-    number("rounds", rounds, at_least=1, whole=True)
-    number("cap", cap, at_least=1, whole=True)
-    number("repeats", repeats, at_least=1, whole=True)
-    number("replicates", replicates, at_least=0, whole=True)
+    limits = {"folds": (folds, 2), "rounds": (rounds, 1), "cap": (cap, 1), "repeats": (repeats, 1)}
+    for name, (value, at_least) in {**limits, "replicates": (replicates, 0)}.items():
+        number(name, value, at_least=at_least, whole=True)
     least, sampling = request.min_samples(min_samples), request.sampling(label_counts)
     settings = CrossSettings(find(head).name, folds, rounds, cap, repeats, replicates, least, sampling)
     design = make_design(request, settings)

@@ -265,6 +265,21 @@ def triangle_side(length: int) -> int:
     return int((np.sqrt(8 * length + 1) - 1) / 2)
 
 
+def unfolded(triangles: NDArray[Any]) -> Floats:
+    """Return symmetric matrices from their upper triangles, which are the last axis.
+
+    Examples
+    --------
+    >>> unfolded(np.array([1, 2, 3])).tolist()
+    [[1.0, 2.0], [2.0, 3.0]]
+    """
+    side = triangle_side(triangles.shape[-1])
+    first, second = np.triu_indices(side)
+    matrices: Floats = np.zeros((*triangles.shape[:-1], side, side))
+    matrices[..., first, second] = matrices[..., second, first] = triangles
+    return matrices
+
+
 def labels(plan: Mapping[str, Any], silo: Silo) -> NDArray[np.int64]:
     """Return the client's class indices; all 0 if labels do not count."""
     y = samples.labels(silo)
