@@ -15,7 +15,7 @@ import click
 from fedcollab import federation as federation_of
 from fedcollab import flower, report, runs
 from fedcollab.cli import options, sources
-from fedcollab.cli.clients import open_source
+from fedcollab.cli.clients import Source, open_source
 from fedcollab.cli.inspecting import renew_check
 from fedcollab.cli.names import ClientName
 from fedcollab.errors import FedcollabWarning, InputError, Paused, unknown
@@ -233,8 +233,8 @@ def _clients(
         return
     wanted = [*names, *([] if newcomer is None else [str(newcomer)])]
     _refuse_strangers(on, wanted)
-    given = (source["clients"], source["label"], source["drop"])
-    with open_source(None, *given, on, wanted, journal=run.path) as (silos, _):
+    given = Source(None, source["clients"], source["label"], source["drop"])
+    with open_source(given, on, wanted, journal=run.path) as (silos, _):
         yield federation_of.federate(silos, schema=run.schema())
 
 
