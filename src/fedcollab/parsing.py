@@ -179,7 +179,7 @@ def parse_json(text: str, where: str, what: str) -> Any:
     """
     try:
         _check_depth(text, where, what)
-        return json.loads(text, object_pairs_hook=_said_once)
+        return json.loads(text, object_pairs_hook=_unique_keys)
     except json.JSONDecodeError as error:
         raise InputError(f"`{where}` is not JSON (line {error.lineno}: {error.msg}); expected {what}") from None
     except InputError:
@@ -269,7 +269,7 @@ def names_in(content: Mapping[str, Any], key: str = "names") -> tuple[str, ...]:
     return tuple(names)
 
 
-def _said_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return a JSON object; one that says something twice means one thing to one reader and another to the next."""
     found = dict(pairs)
     if len(found) < len(pairs):

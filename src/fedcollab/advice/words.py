@@ -128,14 +128,9 @@ def summarise(advice: Advice) -> str:
     return "\n".join(lines)
 
 
-def mean_accuracy(advice: Advice) -> Expected:
-    """Return the mean gain in accuracy that is expected of the advised candidate."""
-    return advice.candidate.accuracy_gain
-
-
 def mean_gain_in_words(advice: Advice) -> str:
     """Return what clients will gain on average: in accuracy and loss, or in the units of a numeric target and in R2."""
-    score = gain_in_words(mean_accuracy(advice), "accuracy", advice.task.points)
+    score = gain_in_words(advice.candidate.accuracy_gain, "accuracy", advice.task.points)
     error = advice.mean_error_gain
     if error is not None:
         return f"{error_in_words(error, advice.target['loss'])}; {score.split(',')[0]}"

@@ -102,13 +102,13 @@ def explain(collaboration: Path, client: str | None, as_json: bool) -> None:
     stories = [answer.explain(name) for name in ([client] if client is not None else names)]
     checked = inspection.read_beside(collaboration if collaboration.is_dir() else collaboration.parent)
     if as_json:
-        told = checked if client is not None or len(names) <= report.findings.CLIENTS else None
+        listed = checked if client is not None or len(names) <= report.findings.CLIENTS else None
         expected = {} if advice is None else advice.as_dict()["gains"]
         found = [
             {
                 **story.as_dict(),
                 **({"expected": expected[story.client]} if story.client in expected else {}),
-                **_differences(told, str(story.client), names),
+                **_differences(listed, str(story.client), names),
             }
             for story in stories
         ]
@@ -245,9 +245,9 @@ def _show_stories(answer: Collaboration, stories: list[Explanation], advice: Adv
     )
     shown.print(table)
     if advice is not None:
-        told = "in the target's units" if advice.target else "in points of accuracy"
+        unit = "in the target's units" if advice.target else "in points of accuracy"
         shown.print(
-            f"gain: expected over training alone, {told}, drawn towards the mean of all where a client's "
+            f"gain: expected over training alone, {unit}, drawn towards the mean of all where a client's "
             "own rows say little; probability: of gaining at all."
         )
     shown.print(

@@ -93,10 +93,10 @@ def _described(name: str) -> dict[str, Any]:
         here = sum(scenarios.data.place(each) is not None for each in tables)
         content = f"{len(tables)} real federations, {here} of them here"
         return {"name": name, "title": "Real federations", "content": content, **where}
-    told = {"name": name, "content": known.content, **where, "licence": known.licence, "citation": known.citation}
+    row = {"name": name, "content": known.content, **where, "licence": known.licence, "citation": known.citation}
     if isinstance(known, scenarios.data.DataSet):
-        return told | {"title": known.title}
-    return told | {"source": known.source, "client": known.client, "label": known.label}
+        return row | {"title": known.title}
+    return row | {"source": known.source, "client": known.client, "label": known.label}
 
 
 def _inside_sklearn() -> Path:

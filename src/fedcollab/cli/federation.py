@@ -163,13 +163,13 @@ def _watch_status(opened: flower.FederationFolder, end: float | None, *, as_json
             if asking is None and (time.monotonic() - asked >= SILOS_EVERY or found["running"] != opened.running):
                 asking = thread.submit(_status, opened)
             current = {**found, "stages": flower.current_stages(opened.folder)}
-            told = json.dumps(current)
+            line = json.dumps(current)
             if sys.stdout.isatty() and not as_json:
                 click.clear()
                 click.echo("\n".join(_status_lines(current)))
-            elif told != shown:
-                click.echo(told if as_json else "\n".join([*_status_lines(current), ""]))
-            shown = told
+            elif line != shown:
+                click.echo(line if as_json else "\n".join([*_status_lines(current), ""]))
+            shown = line
             if end is not None and time.monotonic() >= end:
                 return
             time.sleep(STAGES_EVERY)

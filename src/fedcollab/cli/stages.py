@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
@@ -210,7 +209,7 @@ def compared_in_run(out: Path, present: Federation) -> Judgement | None:
     run = runs.Run(out.parent.parent)
     if out.parent.name != "training" or out.name not in runs.WAYS or not run.has("distances.json"):
         return None
-    schema = json.loads(present.schema.to_json())
+    schema = present.schema.as_dict()
     results = {way: result for way, result in run.results().items() if result.schema == schema}
     if len(results) < 2 or out.name not in results:
         return None
