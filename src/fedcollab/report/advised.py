@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from fedcollab.advice.gains import LEVEL, Expected
 from fedcollab.advice.words import (
     client_gain_in_words,
+    gain_figures,
     gain_in_words,
     mean_gain_in_words,
     others_in_words,
@@ -41,7 +42,7 @@ def known(gain: Expected) -> bool:
     return bool(np.isfinite(gain.mean) and np.isfinite(gain.stderr))
 
 
-def told(gain: Expected, metric: str, points: str = "points") -> str:
+def gain_cell(gain: Expected, metric: str) -> str:
     """Return a gain and its interval in brackets, for a table whose heading names the unit.
 
     Parameters
@@ -49,21 +50,17 @@ def told(gain: Expected, metric: str, points: str = "points") -> str:
     gain : Expected
         The gain.
     metric : str
-        "accuracy" (in points) or "loss".
-    points : str
-        What points are called.
+        "accuracy" or "loss".
 
     Examples
     --------
-    >>> told(Expected(0.031, 0.0168), "accuracy"), told(Expected(0.0, float("inf")), "loss")
+    >>> gain_cell(Expected(0.031, 0.0168), "accuracy"), gain_cell(Expected(0.0, float("inf")), "loss")
     ('+3.1 (+0.9 to +5.3)', 'not known')
     """
     if not known(gain):
         return "not known"
-    words = gain_in_words(gain, metric, points).split(", probability")[0]
-    for part in (f" {points}", " in loss", f"{100 * LEVEL:.0f} % interval "):
-        words = words.replace(part, "")
-    return words
+    mean, low, high = gain_figures(gain, metric)
+    return f"{mean} ({low} to {high})"
 
 
 def client_sentence(advice: Advice, client: str) -> str:
