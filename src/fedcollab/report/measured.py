@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fedcollab.advice.words import separates_in_words
 from fedcollab.coalitions import personal_weights
-from fedcollab.report.advised import NAMED, gain_cell, gains_caption, known
+from fedcollab.report.advised import MOST_DRAWN, gain_cell, gains_caption, known
 from fedcollab.report.differences import PAIRS
 from fedcollab.report.words import figure
 
@@ -53,7 +53,7 @@ def weight_picture(run: RunContents, advice: Advice) -> Weights | None:
     if len(run.names) <= PAIRS:
         order = np.argsort(labels, kind="stable")
         return Weights([run.names[client] for client in order], advice.weights[np.ix_(order, order)])
-    largest = np.sort(np.argsort(-np.bincount(labels), kind="stable")[:NAMED])
+    largest = np.sort(np.argsort(-np.bincount(labels), kind="stable")[:MOST_DRAWN])
     if len(largest) < 2:
         return None
     member = (labels == largest[:, None]).astype(np.float64)

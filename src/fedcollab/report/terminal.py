@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import math
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,10 +12,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from fedcollab.report.absent import unmeasured
 from fedcollab.report.advised import gain_table_rows, gain_unit
 from fedcollab.report.judgement import Judgement
 from fedcollab.report.words import amount, answer_sentence, coalition_line, measure, plus_minus, range_of_names, signed
+from fedcollab.runs.run import WAYS
 from fedcollab.uncertainty import LEVEL
 from fedcollab.wire import absence
 from fedcollab.wire.absence import words
@@ -58,6 +59,27 @@ def plain_table(*headings: str, right: Collection[str] | None = None, **settings
         flush = place > 0 if right is None else heading in right
         table.add_column(heading, justify="right" if flush else "left", **settings)
     return table
+
+
+def unmeasured(results: Mapping[str, TrainingResult], ways: Mapping[str, str] = WAYS) -> list[str]:
+    """Return a sentence for each way of training at whose end clients did not answer, so that figures lack them.
+
+    Parameters
+    ----------
+    results : mapping of TrainingResult
+        What was trained, by way of training.
+    ways : mapping of str
+        What each way is called (see `ways.way_words`).
+    """
+    lines = []
+    for way, result in results.items():
+        missing = [name for name, value in zip(result.names, result.reported, strict=True) if math.isnan(value)]
+        if missing:
+            lines.append(
+                f"{range_of_names(missing)} did not answer at the end of training {ways.get(way, way)}: its figures, "
+                f"IPR and RSD are of {len(result.names) - len(missing)} of {len(result.names)} clients."
+            )
+    return lines
 
 
 def show_demo_start(scenario: Scenario) -> None:
