@@ -29,6 +29,22 @@ def test_the_map_lists_every_package_and_module_in_import_order() -> None:
         assert list(SOURCE.glob(f"*/{room}/__init__.py")), room
 
 
+def test_what_a_package_says_is_in_it_is_there() -> None:
+    """A name in backquotes is a module of the package, or a function or class of fedcollab."""
+    defined = set(
+        re.findall(r"^(?:def|class) (\w+)", "".join(p.read_text() for p in SOURCE.rglob("*.py")), re.MULTILINE)
+    )
+    missing = []
+    for init in sorted(SOURCE.rglob("__init__.py")):
+        text = ast.get_docstring(ast.parse(init.read_text())) or ""
+        missing += [
+            f"{init.parent.relative_to(SOURCE)}: {name}"
+            for name in re.findall(r"`(\w+)`", text)
+            if name not in defined and not any((init.parent / part).exists() for part in (name, f"{name}.py"))
+        ]
+    assert missing == []
+
+
 def test_own_modules_are_imported_at_the_top() -> None:
     found = []
     for path in sorted(SOURCE.rglob("*.py")):

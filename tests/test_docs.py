@@ -199,6 +199,20 @@ def test_every_benchmark_that_is_named_is_there() -> None:
             assert (ROOT / target).exists(), f"{page.name} names {target}"
 
 
+def test_files_and_functions_that_pages_name_are_there() -> None:
+    """In backquotes: `distances/update.py` is the end of a path, `measure(...)` a name in the source."""
+    folders = ("src", "tests", "tools", "benchmarks", "experiments", "examples")
+    paths = "".join(f"{path}\n" for folder in folders for path in (ROOT / folder).rglob("*.py"))
+    source = "".join(path.read_text() for path in (ROOT / "src").rglob("*.py"))
+    missing = []
+    for page in (page for page in SHOWN if page.name != "decisions.md"):  # which also says what was tried and went
+        text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+        files = {file for file in re.findall(r"`([\w/.-]+\.py)[^`]*`", text) if f"/{file}\n" not in paths}
+        called = {name for name in re.findall(r"`[\w.]*?(\w+)\(", text) if not re.search(rf"\b{name}\b", source)}
+        missing += [f"{page.name}: {name}" for name in sorted(files | called)]
+    assert missing == []
+
+
 def test_the_menu_of_the_site_has_every_page_once() -> None:
     tree = ast.parse((ROOT / "tools" / "site.py").read_text())
     (menu,) = (

@@ -71,6 +71,11 @@ def one_line(text: object, longest: int = LONGEST) -> str:
     return line if len(line) <= longest else f"{line[: longest - 4]} ..."
 
 
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's text, or its kind where it has none."""
+    return (str(error) or type(error).__name__).splitlines()[0]
+
+
 class FedcollabWarning(UserWarning):
     """A warning about input that is used all the same, but that its owner should know about."""
 
@@ -86,11 +91,6 @@ def choose(argument: str, value: str, choices: dict[str, T]) -> T:
         The name that the user gave.
     choices : dict
         The registry: what each known name stands for.
-
-    Returns
-    -------
-    object
-        The entry of `choices` with that name.
 
     Raises
     ------
@@ -121,11 +121,6 @@ def unknown(argument: str, value: object, choices: Iterable[str]) -> str:
         What the user gave.
     choices : iterable of str
         The names that are known.
-
-    Returns
-    -------
-    str
-        One line.
 
     Examples
     --------
@@ -163,11 +158,6 @@ def number(
         The number must be this or smaller.
     whole : bool
         Whether it must be a whole number.
-
-    Returns
-    -------
-    float
-        The number.
 
     Raises
     ------

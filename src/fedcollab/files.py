@@ -227,11 +227,6 @@ def check_target(path: str | Path) -> Path:
     path : str or Path
         The file to write.
 
-    Returns
-    -------
-    Path
-        The path.
-
     Raises
     ------
     InputError

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fedcollab.errors import InputError
+from fedcollab.errors import InputError, first_line
 
 MIB = 1 << 20
 #: the largest file of a client, and what it may unpack to
@@ -70,11 +70,6 @@ def read_bytes(path: str | Path, what: str, most: int) -> bytes:
         What it should be, with its article: "a scenario file (TOML)".
     most : int
         The largest size in bytes.
-
-    Returns
-    -------
-    bytes
-        The content.
 
     Raises
     ------
@@ -184,7 +179,7 @@ def parse_json(text: str, where: str, what: str) -> Any:
     """
     try:
         _check_depth(text, where, what)
-        return json.loads(text, object_pairs_hook=_said_once)
+        return json.loads(text, object_pairs_hook=_unique_keys)
     except json.JSONDecodeError as error:
         raise InputError(f"`{where}` is not JSON (line {error.lineno}: {error.msg}); expected {what}") from None
     except InputError:
@@ -210,11 +205,6 @@ def parse_toml(path: str | Path, what: str, wrong: str = "is not TOML") -> dict[
         What it should be, with its article.
     wrong : str
         What the error line says of a file that is not TOML.
-
-    Returns
-    -------
-    dict
-        The tables.
 
     Raises
     ------
@@ -253,7 +243,7 @@ def complete(path: str | Path, kind: str) -> Iterator[None]:
     except InputError:
         raise
     except MISFITS as error:
-        reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+        reason = first_line(error)[:200]
         reason = f"{reason} is missing" if isinstance(error, KeyError) else reason
         raise InputError(f"`{path}` is not a complete {kind} file ({reason})") from None
 
@@ -268,11 +258,6 @@ def names_in(content: Mapping[str, Any], key: str = "names") -> tuple[str, ...]:
     key : str
         Where the names stand.
 
-    Returns
-    -------
-    tuple of str
-        The names.
-
     Raises
     ------
     TypeError
@@ -284,7 +269,7 @@ def names_in(content: Mapping[str, Any], key: str = "names") -> tuple[str, ...]:
     return tuple(names)
 
 
-def _said_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return a JSON object; one that says something twice means one thing to one reader and another to the next."""
     found = dict(pairs)
     if len(found) < len(pairs):

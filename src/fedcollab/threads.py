@@ -80,11 +80,6 @@ def in_threads(work: Callable[[S], T], shares: Sequence[S]) -> list[T]:
         The function, called with one share.
     shares : sequence
         The shares of the work.
-
-    Returns
-    -------
-    list
-        The results, in the order of `shares`.
     """
     with one_core_each():
         if len(shares) == 1:

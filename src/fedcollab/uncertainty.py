@@ -360,26 +360,6 @@ def average(mean: ArrayLike, stderr: ArrayLike, level: float = LEVEL) -> Estimat
     return Estimate(centre, stderr, centre - half, centre + half)
 
 
-def samples_needed(width: float, share: float = 0.5, level: float = LEVEL) -> int:
-    """Return about how many test samples give an accuracy an interval of this width.
-
-    Parameters
-    ----------
-    width : float
-        The width, from the low to the high end.
-    share : float
-        The accuracy that is expected.
-    level : float
-        The share of intervals that hold the true value.
-
-    Examples
-    --------
-    >>> samples_needed(0.1, 0.8)
-    174
-    """
-    return int(np.ceil(share * (1 - share) * (2 * _z(level) / width) ** 2))
-
-
 def _score(b: Floats, c: Floats, n: Floats, difference: Floats) -> Floats:
     """Return Tango's score statistic of a difference."""
     linear = -b - c + (2 * n - b + c) * difference

@@ -14,7 +14,7 @@ from fedcollab.advice.result import Advice
 from fedcollab.coalitions import personal_weights
 from fedcollab.distances import Distances
 from fedcollab.report import read_run, show_advice, write, write_figures
-from fedcollab.report.advised import client_sentence, expected_rows, told
+from fedcollab.report.advised import client_sentence, expected_rows, gain_cell
 from fedcollab.report.measured import advice_section, fit_words, weight_picture
 from fedcollab.report.ways import follows, way_words
 from fedcollab.runs.pipeline import FedCollab
@@ -194,7 +194,7 @@ def test_what_separates_the_clients_and_whether_it_matters(page: str) -> None:
 
 def test_a_gain_that_nobody_could_measure_is_not_known() -> None:
     nothing = Expected(0.0, float("inf"))
-    assert told(nothing, "accuracy") == "not known"
+    assert gain_cell(nothing, "accuracy") == "not known"
     advice = make_advice(make_distances(NAMES))
     gains = {name: replace(gain, accuracy=nothing) for name, gain in advice.gains.items()}
     assert client_sentence(replace(advice, gains=gains), "north") == "Gain not known: nobody could be measured."

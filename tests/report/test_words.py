@@ -15,7 +15,7 @@ from fedcollab.coalitions import solve
 from fedcollab.coalitions.explain import more_in_words
 from fedcollab.distances import Distances
 from fedcollab.report import write
-from fedcollab.report.absent import unmeasured
+from fedcollab.report.terminal import unmeasured
 from fedcollab.report.words import headline
 from fedcollab.runs.membership.regroup import consider
 from fedcollab.training import TrainingResult

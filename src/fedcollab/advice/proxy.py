@@ -126,11 +126,6 @@ class Sums:
             [clients, clients], rows as in `fedcollab.personal_weights`.
         own : sequence of int
             Columns whose coefficients are each client's own: -1 for the intercept, none for one model without.
-
-        Returns
-        -------
-        array
-            One error for each client.
         """
         rows, which = np.unique(weights.round(9), axis=0, return_inverse=True)
         which = which.reshape(-1)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from fedcollab.advice.gains import LEVEL, Expected
 from fedcollab.metrics import lower
 
 if TYPE_CHECKING:
-    from fedcollab.advice.gains import Expected
     from fedcollab.advice.result import Advice
 
 ALGORITHMS = {
@@ -41,7 +41,7 @@ def how_in_words(algorithm: str, keep: Sequence[str]) -> str:
     return ALGORITHMS.get(algorithm, algorithm) + (" with an own intercept" if own else "")
 
 
-def gain_in_words(gain: Expected, metric: str, points: str = "points", *, level: float = 0.8) -> str:
+def gain_in_words(gain: Expected, metric: str, points: str = "points") -> str:
     """Return a gain with its interval and the probability of gaining.
 
     Parameters
@@ -52,8 +52,6 @@ def gain_in_words(gain: Expected, metric: str, points: str = "points", *, level:
         "accuracy" (said in points) or "loss".
     points : str
         What points are called (`Task.points`).
-    level : float
-        The share of intervals that hold the true gain.
 
     Examples
     --------
@@ -61,14 +59,19 @@ def gain_in_words(gain: Expected, metric: str, points: str = "points", *, level:
     >>> gain_in_words(Expected(0.031, 0.0168), "accuracy")
     '+3.1 points (80 % interval +0.9 to +5.3), probability of gaining .97'
     """
-    low, high = gain.interval(level)
-    scale, digits, unit = (100, 1, f" {points}") if metric == "accuracy" else (1, 3, " in loss")
-    numbers = [_signed(scale * value, digits) for value in (gain.mean, low, high)]
-    return f"{numbers[0]}{unit} ({100 * level:.0f} % interval {numbers[1]} to {numbers[2]}), {_probability(gain)}"
+    mean, low, high = gain_figures(gain, metric)
+    unit = points if metric == "accuracy" else "in loss"
+    return f"{mean} {unit} ({100 * LEVEL:.0f} % interval {low} to {high}), {_probability(gain)}"
 
 
-def error_in_words(gain: Expected, loss: str, *, level: float = 0.8) -> str:
-    """Return by how much an error will be lower, in the units of a numeric target; arguments as in `gain_in_words`.
+def gain_figures(gain: Expected, metric: str) -> list[str]:
+    """Return a gain and the ends of its interval as text: in points for "accuracy", else in loss."""
+    scale, digits = (100, 1) if metric == "accuracy" else (1, 3)
+    return [_signed(scale * value, digits) for value in (gain.mean, *gain.interval())]
+
+
+def error_in_words(gain: Expected, loss: str) -> str:
+    """Return by how much an error will be lower, in the units of a numeric target.
 
     Parameters
     ----------
@@ -76,8 +79,6 @@ def error_in_words(gain: Expected, loss: str, *, level: float = 0.8) -> str:
         By how much it is lower.
     loss : str
         The loss of the models, which says which error it is.
-    level : float
-        As in `gain_in_words`.
 
     Examples
     --------
@@ -85,8 +86,8 @@ def error_in_words(gain: Expected, loss: str, *, level: float = 0.8) -> str:
     >>> error_in_words(Expected(0.31, 0.4), "squared")
     'RMSE 0.31 lower (80 % interval 0.203 higher to 0.823 lower), probability of gaining .78'
     """
-    low, high = gain.interval(level)
-    ends = f"{100 * level:.0f} % interval {lower(low)} to {lower(high)}"
+    low, high = gain.interval()
+    ends = f"{100 * LEVEL:.0f} % interval {lower(low)} to {lower(high)}"
     return f"{'MAE' if loss == 'absolute' else 'RMSE'} {lower(gain.mean)} ({ends}), {_probability(gain)}"
 
 
@@ -128,14 +129,9 @@ def summarise(advice: Advice) -> str:
     return "\n".join(lines)
 
 
-def mean_accuracy(advice: Advice) -> Expected:
-    """Return the mean gain in accuracy that is expected of the advised candidate."""
-    return advice.candidate.accuracy_gain
-
-
 def mean_gain_in_words(advice: Advice) -> str:
     """Return what clients will gain on average: in accuracy and loss, or in the units of a numeric target and in R2."""
-    score = gain_in_words(mean_accuracy(advice), "accuracy", advice.task.points)
+    score = gain_in_words(advice.candidate.accuracy_gain, "accuracy", advice.task.points)
     error = advice.mean_error_gain
     if error is not None:
         return f"{error_in_words(error, advice.target['loss'])}; {score.split(',')[0]}"

@@ -14,7 +14,7 @@ from fedcollab import report as report_of
 from fedcollab import runs
 from fedcollab.cli import options, stages
 from fedcollab.cli.artefacts import read_json
-from fedcollab.cli.clients import open_source
+from fedcollab.cli.clients import Source, open_source
 from fedcollab.cli.inspecting import begin_with_check, keep_check
 from fedcollab.cli.settings import (
     limited,
@@ -22,7 +22,6 @@ from fedcollab.cli.settings import (
     take_constraints,
     take_measuring,
     take_pairs,
-    take_reading,
     training_settings,
     with_defaults,
 )
@@ -59,10 +58,6 @@ Examples:
 @options.out("Run directory for distances, path, coalitions and advice.", required=True)
 @options.output
 def advise(
-    scenario: Path | None,
-    clients: Path | None,
-    label: str | None,
-    drop: tuple[str, ...],
     on: Path | None,
     C: str,
     metric: str,
@@ -83,8 +78,8 @@ def advise(
         "solve_options": limited(take_constraints(settings)),
         "model_options": take_pairs(settings, "model_option"),
     }
-    how = take_reading(settings)
-    with open_source(scenario, clients, label, drop, on, journal=out, how=how) as (found, brought):
+    source = Source.take(settings)
+    with open_source(source, on, journal=out) as (found, brought):
         settings = with_defaults(settings, brought) | {key: content for key, content in more.items() if content}
         checked = begin_with_check(found, brought, settings, quiet=as_json)
         pipeline = pipeline_of(value, settings, quiet=quiet or as_json, run_dir=runs.Run(out))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedcollab import data, federation, flower, scenarios
+from fedcollab.data.own import read_columns, read_label_map
 from fedcollab.errors import InputError, number
 from fedcollab.scenarios.file import check_settings
 
@@ -19,33 +21,59 @@ if TYPE_CHECKING:
 
 #: how the data check calls the labels
 LABEL = "label"
+#: the options of `options.source` that say where clients are, and those that say how else files are read
+OWN = ("scenario", "clients", "label", "drop", "trust")
+READING = ("columns", "label_map", "merge_labels", "id_column")
 #: settings of an own-data file beside those of a scenario file
 PREPARING = ("distance", "missing_indicators", "seed", "task", "test_share")
 
 
-def find_clients(
-    scenario: Path | None,
-    clients: Path | None,
-    label: str | None,
-    drop: tuple[str, ...],
-    how: Mapping[str, Any] | None = None,
-    *,
-    strict: bool = True,
-) -> tuple[list[ClientData], dict[str, Any]]:
-    """Return the clients of a scenario file, of an own-data file or of a folder, and the settings that they bring.
+@dataclass(frozen=True)
+class Source:
+    """What was typed about where the clients are: the options of `options.source`.
 
     Parameters
     ----------
     scenario : Path or None
         The scenario file or own-data file, or
     clients : Path or None
-        the folder with one file per client; exactly one of the two.
+        the folder with one file per client.
     label : str or None
         The label column of the folder's tables.
     drop : tuple of str
         Columns to leave out.
-    how : mapping, optional
-        What `take_reading` returned.
+    how : mapping
+        How else files are read, as `data.Reading` takes it; empty where nothing was typed.
+    trust : tuple of str
+        Columns that the data check may not object to.
+    """
+
+    scenario: Path | None = None
+    clients: Path | None = None
+    label: str | None = None
+    drop: tuple[str, ...] = ()
+    how: Mapping[str, Any] = field(default_factory=dict)
+    trust: tuple[str, ...] = ()
+
+    @classmethod
+    def take(cls, settings: dict[str, Any]) -> Source:
+        """Remove the options of `options.source` from the settings of a command, and return them."""
+        own, others = ({key: settings.pop(key) for key in keys} for keys in (OWN, READING))
+        how = {key: value for key, value in others.items() if value not in (None, (), False)}
+        if "columns" in how:
+            how["columns"] = read_columns(how["columns"])
+        if "label_map" in how:
+            how["label_map"] = read_label_map(how["label_map"])
+        return cls(**own, how=how)
+
+
+def find_clients(source: Source, *, strict: bool = True) -> tuple[list[ClientData], dict[str, Any]]:
+    """Return the clients of a scenario file, of an own-data file or of a folder, and the settings that they bring.
+
+    Parameters
+    ----------
+    source : Source
+        What was typed.
     strict : bool
         Whether files that cannot be used are an error; else they are listed under "unreadable".
 
@@ -60,18 +88,18 @@ def find_clients(
     Raises
     ------
     InputError
-        If none or both are given, or the scenario does not exist.
+        If none or both of scenario and folder are given, or the scenario does not exist.
     """
-    if (scenario is None) == (clients is None):
+    scenario, label = source.scenario, source.label
+    if (scenario is None) == (source.clients is None):
         raise InputError("give either a SCENARIO.toml or --clients FOLDER (with --label COLUMN)")
-    how = how or {}
-    if clients is not None:
-        trust = tuple(LABEL if name == label else name for name in how.get("trust", ()))
-        reading = data.Reading(label, drop, **{key: value for key, value in how.items() if key != "trust"})
-        return _read_own(data.OwnData(clients, reading, trust), strict)
+    if source.clients is not None:
+        trust = tuple(LABEL if name == label else name for name in source.trust)
+        return _read_own(data.OwnData(source.clients, data.Reading(label, source.drop, **source.how), trust), strict)
+    typed = source.how or source.trust
     name, _, dataset = str(scenario).partition(":")
     if scenario is not None and name in scenarios.SCENARIOS and not scenario.exists():
-        if label or drop or how:
+        if label or source.drop or typed:
             raise InputError(
                 "--label, --drop, --columns, --label-map, --merge-labels, --id and --trust are for your own files"
             )
@@ -84,10 +112,10 @@ def find_clients(
         )
     own = data.load_own(scenario)
     if own is not None:
-        if label or drop or how:
+        if label or source.drop or typed:
             raise InputError(f"`{scenario}` says how files are read; give label, columns and the like there")
         return _read_own(own, strict)
-    if how:
+    if typed:
         raise InputError("--columns, --label-map, --merge-labels, --id and --trust are for your own files")
     made = scenarios.load(scenario)
     return list(made.clients), {**made.settings, "scale": made.scale}
@@ -123,14 +151,10 @@ def check_own_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def open_source(
-    scenario: Path | None,
-    clients: Path | None,
-    label: str | None,
-    drop: tuple[str, ...],
+    source: Source,
     on: Path | None,
     names: list[str] | None = None,
     journal: Path | None = None,
-    how: Mapping[str, Any] | None = None,
     *,
     strict: bool = True,
 ) -> Iterator[tuple[list[ClientData] | Runtime, dict[str, Any]]]:
@@ -138,15 +162,15 @@ def open_source(
 
     Parameters
     ----------
-    scenario, clients, label, drop
-        As in `find_clients`.
+    source : Source
+        What was typed.
     on : Path or None
-        The folder of a federation, instead of these.
+        The folder of a federation, instead.
     names : list of str, optional
         The silos of the federation to work with; without it, all that are admitted.
     journal : Path, optional
         The folder in which a federation records who was absent, from the very beginning.
-    how, strict
+    strict : bool
         As in `find_clients`.
 
     Raises
@@ -155,16 +179,14 @@ def open_source(
         If both a federation and clients are given, or Flower is not installed.
     """
     if on is None:
-        yield find_clients(scenario, clients, label, drop, how, strict=strict)
+        yield find_clients(source, strict=strict)
         return
-    given = dict(how or {})
-    trust = given.pop("trust", ())
-    if any((scenario, clients, label, drop, given)):
+    if any((source.scenario, source.clients, source.label, source.drop, source.how)):
         raise InputError("give either --on FOLDER or clients; with --on, data, label and columns are each silo's own")
     if find_spec("flwr") is None:
         raise InputError("`--on` needs Flower: pip install 'fedcollab[flower]'")
     with flower.connect_federation(on, names=names, journal=journal) as runtime:
-        yield runtime, {"trust": trust}
+        yield runtime, {"trust": source.trust}
 
 
 def adopted(clients: list[ClientData] | Runtime, folders: Sequence[Path], **settings: Any) -> Federation:

@@ -28,9 +28,8 @@ _input = options.several(
     click.option("--matrix", type=click.Path(path_type=Path), help="CSV with an N x N matrix in [0, 1], instead."),
     click.option("--quantities", type=click.Path(path_type=Path), help="CSV with the samples of each client."),
     options.constraints,
-    click.option("--seed", default=0, show_default=True, help="Everything random is derived from it."),
+    options.seed,
 )
-_json = click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output, for programs.")
 
 
 @click.command(
@@ -58,7 +57,7 @@ Examples:
 )
 @click.option("--restarts", default=100, show_default=True, help="Restarts of the local search.")
 @options.out("Save the answer to this file, or into this run directory.")
-@_json
+@options.json
 def solve(C: str, method: str, restarts: int, out: Path | None, as_json: bool, **source: Any) -> None:
     """Who should train with whom? Finds the coalitions that minimise the bound on every client's error.
 
@@ -90,7 +89,7 @@ Examples:
     type=ClientName("collaboration"),
     help="One client's choices in words; without it, all clients in a table.",
 )
-@_json
+@options.json
 def explain(collaboration: Path, client: str | None, as_json: bool) -> None:
     """Why is a client where it is? What it will gain, and its bound now, alone, with everyone and elsewhere.
 
@@ -103,13 +102,13 @@ def explain(collaboration: Path, client: str | None, as_json: bool) -> None:
     stories = [answer.explain(name) for name in ([client] if client is not None else names)]
     checked = inspection.read_beside(collaboration if collaboration.is_dir() else collaboration.parent)
     if as_json:
-        told = checked if client is not None or len(names) <= report.findings.CLIENTS else None
+        listed = checked if client is not None or len(names) <= report.findings.CLIENTS else None
         expected = {} if advice is None else advice.as_dict()["gains"]
         found = [
             {
                 **story.as_dict(),
                 **({"expected": expected[story.client]} if story.client in expected else {}),
-                **_differences(told, str(story.client), names),
+                **_differences(listed, str(story.client), names),
             }
             for story in stories
         ]
@@ -130,7 +129,7 @@ Examples:
   fedcollab path --matrix D.csv --quantities m.csv --json"""
 )
 @_input
-@_json
+@options.json
 def path(as_json: bool, **source: Any) -> None:
     """How do the coalitions change with C? Every partition with its interval of C, and a suggestion."""
     table, limits = _read(**source)
@@ -223,12 +222,10 @@ def _show_stories(answer: Collaboration, stories: list[Explanation], advice: Adv
     """Print the expected gain, where there is an advice, and the bounds of every client as a table."""
 
     from rich.markup import escape
-    from rich.table import Table
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
     gains = ("gain", "probability") if advice is not None else ()
-    for heading in ("client", "coalition", *gains, "data", "partners", "bound", "alone", "everyone", "best elsewhere"):
-        table.add_column(heading, justify="left" if heading == "client" else "right")
+    bounds = ("data", "partners", "bound", "alone", "everyone", "best elsewhere")
+    table = report.plain_table("client", "coalition", *gains, *bounds)
     for story in stories:
         others = [choice.bound for choice in story.elsewhere if choice.allowed]
         table.add_row(
@@ -248,9 +245,9 @@ def _show_stories(answer: Collaboration, stories: list[Explanation], advice: Adv
     )
     shown.print(table)
     if advice is not None:
-        told = "in the target's units" if advice.target else "in points of accuracy"
+        unit = "in the target's units" if advice.target else "in points of accuracy"
         shown.print(
-            f"gain: expected over training alone, {told}, drawn towards the mean of all where a client's "
+            f"gain: expected over training alone, {unit}, drawn towards the mean of all where a client's "
             "own rows say little; probability: of gaining at all."
         )
     shown.print(
@@ -271,12 +268,9 @@ def _show_path(found: CPath) -> None:
     """Print every partition along the path over C as a table, with the suggested one marked."""
 
     from rich.markup import escape
-    from rich.table import Table
 
     best = found.suggested
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("C from", "to", "coalitions", "proven", ""):
-        table.add_column(heading, justify="right" if heading in ("C from", "to") else "left")
+    table = report.plain_table("C from", "to", "coalitions", "proven", "", right=("C from", "to"))
     for part in found:
         groups = " | ".join(report.range_of_names([str(member) for member in members]) for members in part.coalitions)
         text = "everyone alone" if len(part.coalitions) == len(part.assignment) else groups

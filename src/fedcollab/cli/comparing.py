@@ -33,7 +33,7 @@ Examples:
 )
 @click.option("--label", help="Their label column.  [default: the first run's]")
 @click.option("--drop", multiple=True, metavar="COLUMN", help="A column to leave out.  [default: the first run's]")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output, for programs.")
+@options.json
 def compare(run_dirs: tuple[Path, ...], way: str, as_json: bool, **source: Any) -> None:
     """Runs of the same clients side by side: settings and data that differ, who moved, gains client by client.
 

@@ -20,7 +20,7 @@ def data() -> None:
 
 
 @data.command("list", epilog="Example:  fedcollab data list")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output, for programs.")
+@options.json
 def list_sets(as_json: bool) -> None:
     """Every data set, and where it is on this machine."""
     rows = [_described(name) for name in (*scenarios.data.DATA_SETS, *scenarios.data.TABLES)]
@@ -59,7 +59,7 @@ def get(name: str, source: str | None, as_json: bool, quiet: bool) -> None:
 
 @data.command(epilog="Example:  fedcollab data path cifar-10")
 @click.argument("name", required=False, type=Name(DATA_SETS, open_ended=True))
-@click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output, for programs.")
+@options.json
 def path(name: str | None, as_json: bool) -> None:
     """The folder that a data set is read from, or without NAME the cache folder."""
     if name is None:
@@ -93,10 +93,10 @@ def _described(name: str) -> dict[str, Any]:
         here = sum(scenarios.data.place(each) is not None for each in tables)
         content = f"{len(tables)} real federations, {here} of them here"
         return {"name": name, "title": "Real federations", "content": content, **where}
-    told = {"name": name, "content": known.content, **where, "licence": known.licence, "citation": known.citation}
+    row = {"name": name, "content": known.content, **where, "licence": known.licence, "citation": known.citation}
     if isinstance(known, scenarios.data.DataSet):
-        return told | {"title": known.title}
-    return told | {"source": known.source, "client": known.client, "label": known.label}
+        return row | {"title": known.title}
+    return row | {"source": known.source, "client": known.client, "label": known.label}
 
 
 def _inside_sklearn() -> Path:

@@ -9,9 +9,9 @@ import click
 
 from fedcollab import distances, federation
 from fedcollab.cli import options
-from fedcollab.cli.clients import find_clients
+from fedcollab.cli.clients import Source, find_clients
 from fedcollab.cli.names import ENCODERS, Name
-from fedcollab.cli.settings import take_reading, with_defaults
+from fedcollab.cli.settings import with_defaults
 from fedcollab.files import check_target, inside
 from fedcollab.progress import bar
 
@@ -29,15 +29,11 @@ OBJECTION = 3
     show_default=True,
     help="The encoder to check.",
 )
-@click.option("--test-share", default=0.2, show_default=True, help="Hold-out share of clients without a test split.")
-@click.option("--seed", default=0, show_default=True, help="Everything random is derived from it.")
+@options.test_share
+@options.seed
 @options.out("Where to write verdict and evidence (JSON): a file, or a run directory, whose report then shows it.")
 @options.output
 def check_encoder(
-    scenario: Path | None,
-    clients: Path | None,
-    label: str | None,
-    drop: tuple[str, ...],
     out: Path | None,
     as_json: bool,
     quiet: bool,
@@ -50,8 +46,7 @@ def check_encoder(
     """
     if out is not None:
         out = check_target(inside(out, "encoder.json"))
-    how = take_reading(settings)
-    found, brought = find_clients(scenario, clients, label, drop, how)
+    found, brought = find_clients(Source.take(settings))
     settings = with_defaults(settings, brought)
     shape = {key: settings[key] for key in ("scale", "test_share", "seed")}
     prepared = federation.federate(found, **shape)

@@ -25,7 +25,7 @@ Examples:
 )
 @options.way("Whose models")
 @click.option("--pt", is_flag=True, help="Models as .pt files too, for torch.load(..., weights_only=True).")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output, for programs.")
+@options.json
 def export(run_dir: Path, folder: Path, way: str, pt: bool, as_json: bool) -> None:
     """Take figures and models elsewhere: clients.csv with a row a client, and each model for plain PyTorch.
 

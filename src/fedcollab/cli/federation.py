@@ -21,7 +21,6 @@ SILOS_EVERY, STAGES_EVERY = 30.0, 0.5
 
 LATER = {"demo": "fedcollab.cli.federation_demo:demo", "plan": "fedcollab.cli.federation_plan:plan"}
 _folder = click.argument("folder", type=click.Path(path_type=Path))
-_json = click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output, for programs.")
 
 
 @click.group(
@@ -44,7 +43,7 @@ def federation() -> None:
 )
 @click.option("--port", default=8000, show_default=True, help="Port that the silos connect to.")
 @click.option("--insecure", is_flag=True, help="No TLS, and any silo is let in. For experiments on one machine only.")
-@_json
+@options.json
 def init(folder: Path, host: str, port: int, insecure: bool, as_json: bool) -> None:
     """Make a federation's folder: the Flower app, certificates, and an invitation for the silos."""
     made = flower.FederationFolder.init(folder, host, port, secure=not insecure)
@@ -60,7 +59,7 @@ def init(folder: Path, host: str, port: int, insecure: bool, as_json: bool) -> N
 @_folder
 @click.argument("key", type=click.Path(path_type=Path))
 @click.option("--name", help="The silo's name.  [default: the file's name]")
-@_json
+@options.json
 def admit(folder: Path, key: Path, name: str | None, as_json: bool) -> None:
     """Let a silo in, by its public key. Check with its administrator that the key is theirs."""
     name = name or key.stem
@@ -71,7 +70,7 @@ def admit(folder: Path, key: Path, name: str | None, as_json: bool) -> None:
 @federation.command(epilog="Example:  fedcollab federation expel hospitals north")
 @_folder
 @click.argument("name")
-@_json
+@options.json
 def expel(folder: Path, name: str, as_json: bool) -> None:
     """Take a silo's admission back: its key is refused from now on; if the federation runs, at once."""
     flower.FederationFolder.read(folder).expel(name)
@@ -80,7 +79,7 @@ def expel(folder: Path, name: str, as_json: bool) -> None:
 
 @federation.command(epilog="Example:  fedcollab federation renew hospitals")
 @_folder
-@_json
+@options.json
 def renew(folder: Path, as_json: bool) -> None:
     """Make the coordinator's certificate anew, with the same authority: silos need do nothing. Stop it before."""
     opened = flower.FederationFolder.read(folder)
@@ -90,7 +89,7 @@ def renew(folder: Path, as_json: bool) -> None:
 
 @federation.command(epilog="Example:  fedcollab federation start hospitals")
 @_folder
-@_json
+@options.json
 def start(folder: Path, as_json: bool) -> None:
     """Start Flower's SuperLink in the background; silos can connect."""
     opened = flower.FederationFolder.read(folder)
@@ -112,7 +111,7 @@ Examples:
 @_folder
 @click.option("--watch", is_flag=True, help="Go on showing it, until Ctrl-C: silos, stage, round, who is late.")
 @click.option("--seconds", type=float, help="Of --watch: for how long.  [default: until Ctrl-C]")
-@_json
+@options.json
 def status(folder: Path, watch: bool, seconds: float | None, as_json: bool) -> None:
     """Show whether it runs, which silos are connected, and what commands are doing with them.
 
@@ -164,13 +163,13 @@ def _watch_status(opened: flower.FederationFolder, end: float | None, *, as_json
             if asking is None and (time.monotonic() - asked >= SILOS_EVERY or found["running"] != opened.running):
                 asking = thread.submit(_status, opened)
             current = {**found, "stages": flower.current_stages(opened.folder)}
-            told = json.dumps(current)
+            line = json.dumps(current)
             if sys.stdout.isatty() and not as_json:
                 click.clear()
                 click.echo("\n".join(_status_lines(current)))
-            elif told != shown:
-                click.echo(told if as_json else "\n".join([*_status_lines(current), ""]))
-            shown = told
+            elif line != shown:
+                click.echo(line if as_json else "\n".join([*_status_lines(current), ""]))
+            shown = line
             if end is not None and time.monotonic() >= end:
                 return
             time.sleep(STAGES_EVERY)
@@ -190,7 +189,7 @@ def _status_lines(found: dict[str, Any]) -> list[str]:
 
 @federation.command(epilog="Example:  fedcollab federation stop hospitals")
 @_folder
-@_json
+@options.json
 def stop(folder: Path, as_json: bool) -> None:
     """Stop the SuperLink and all that it started; silos keep waiting for it to come back."""
     stopped = flower.FederationFolder.read(folder).stop()

@@ -32,7 +32,7 @@ IMAGES = 150  # that each post office trains on
 @click.command(epilog="Example:  fedcollab federation demo && open runs/federation/report.html")
 @options.out("Folder.", default=Path("runs/federation"), show_default=True)
 @click.option("--rounds", default=3, show_default=True, help="Rounds of training, each of five local epochs.")
-@click.option("--seed", default=0, show_default=True, help="Everything random is derived from it.")
+@options.seed
 def demo(out: Path, rounds: int, seed: int) -> None:
     """All stages between real processes on this machine: four silos, TLS, authentication."""
     if out.exists() and any(out.iterdir()) and not (out / "federation" / "federation.toml").exists():

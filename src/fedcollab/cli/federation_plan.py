@@ -58,7 +58,7 @@ Examples:
 @click.option("--client", help="Of a join: the silo that joins.")
 @click.option("--apply", "do", is_flag=True, help="Of a check: coalitions may train on (`fedcollab check --apply`).")
 @options.out("The plan's file.", required=True)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output, for programs.")
+@options.json
 def plan(
     folder: Path,
     kind: str,

@@ -16,8 +16,7 @@ import click
 from fedcollab import data, files, inspection
 from fedcollab import report as report_of
 from fedcollab.cli import options
-from fedcollab.cli.clients import LABEL, open_source
-from fedcollab.cli.settings import take_reading
+from fedcollab.cli.clients import LABEL, Source, open_source
 from fedcollab.errors import FedcollabWarning, InputError, Paused
 
 if TYPE_CHECKING:
@@ -45,16 +44,12 @@ Examples:
 @options.source
 @options.on
 @options.task
-@click.option("--test-share", default=0.2, show_default=True, help="Hold-out share of clients without a test split.")
+@options.test_share
 @click.option("--seed", default=0, show_default=True, help="The hold-out is drawn from it.")
 @click.option("--write", type=click.Path(path_type=Path), help="Propose a file (TOML) for `fedcollab run`.")
 @click.option("-o", "--out", type=click.Path(path_type=Path), help="Where to write the findings (JSON).")
 @options.output
 def inspect_data(
-    scenario: Path | None,
-    clients: Path | None,
-    label: str | None,
-    drop: tuple[str, ...],
     on: Path | None,
     task: str,
     test_share: float,
@@ -73,8 +68,8 @@ def inspect_data(
     for path in (write, out):
         if path is not None:
             files.check_target(path)
-    how = take_reading(settings)
-    with open_source(scenario, clients, label, drop, on, how=how, strict=False) as (found, brought):
+    source = Source.take(settings)
+    with open_source(source, on, strict=False) as (found, brought):
         share, drawn = brought.get("test_share", test_share), brought.get("seed", seed)
         task = task if task != "auto" else brought.get("task", task)
         checked = look(found, brought, test_share=share, seed=drawn, task=task)
@@ -89,7 +84,7 @@ def inspect_data(
     if as_json:
         options.print_json({**checked.as_dict(), "written": write})
     else:
-        report_of.show_inspection(checked, next_command=_next(checked, write, clients, label))
+        report_of.show_inspection(checked, next_command=_next(checked, write, source.clients, source.label))
     click.get_current_context().exit(OBJECTION if checked.errors else 0)
 
 

@@ -15,7 +15,7 @@ import click
 from fedcollab import federation as federation_of
 from fedcollab import flower, report, runs
 from fedcollab.cli import options, sources
-from fedcollab.cli.clients import open_source
+from fedcollab.cli.clients import Source, open_source
 from fedcollab.cli.inspecting import renew_check
 from fedcollab.cli.names import ClientName
 from fedcollab.errors import FedcollabWarning, InputError, Paused, unknown
@@ -23,7 +23,6 @@ from fedcollab.progress import bar
 from fedcollab.runs import membership
 
 if TYPE_CHECKING:
-    from fedcollab.data import ClientData
     from fedcollab.federation import Federation
     from fedcollab.runs import Run
 
@@ -229,12 +228,13 @@ def _clients(
     on = source["on"]
     if on is None:
         added = [] if newcomer is None else [sources.read_one(run, newcomer, source)]
-        yield _open(run, [*sources.read_present(run, names, source), *added])
+        found = [*sources.read_present(run, names, source), *added]
+        yield federation_of.federate(found, schema=run.schema())
         return
     wanted = [*names, *([] if newcomer is None else [str(newcomer)])]
     _refuse_strangers(on, wanted)
-    given = (source["clients"], source["label"], source["drop"])
-    with open_source(None, *given, on, wanted, journal=run.path) as (silos, _):
+    given = Source(None, source["clients"], source["label"], source["drop"])
+    with open_source(given, on, wanted, journal=run.path) as (silos, _):
         yield federation_of.federate(silos, schema=run.schema())
 
 
@@ -247,11 +247,6 @@ def _refuse_strangers(on: Path, names: Iterable[str]) -> None:
 def _seed(run: Run) -> int:
     """Return the seed that the run was started with."""
     return int(run.config().get("settings", {}).get("seed", 0))
-
-
-def _open(run: Run, clients: list[ClientData]) -> Federation:
-    """Prepare clients by the schema of the run."""
-    return federation_of.federate(clients, schema=run.schema())
 
 
 def _changed(run: Run, federation: Federation) -> list[str]:

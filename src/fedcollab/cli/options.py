@@ -70,8 +70,9 @@ def with_later_commands(later: Mapping[str, str]) -> type[click.Group]:
     return Later
 
 
+json = click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output, for programs.")
 output = several(
-    click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output, for programs."),
+    json,
     click.option("--quiet", is_flag=True, help="No progress bars."),
 )
 
@@ -97,13 +98,20 @@ source = several(
     ),
 )
 
-on = several(
-    click.option(
-        "--on",
-        metavar="FOLDER",
-        type=click.Path(path_type=Path),
-        help="Work on the silos of this federation (see `fedcollab federation`) instead.",
-    ),
+on = click.option(
+    "--on",
+    metavar="FOLDER",
+    type=click.Path(path_type=Path),
+    help="Work on the silos of this federation (see `fedcollab federation`) instead.",
+)
+
+silo_config = click.option(
+    "--config", type=click.Path(path_type=Path), default=Path("silo.toml"), show_default=True, help="The silo's config."
+)
+
+seed = click.option("--seed", default=0, show_default=True, help="Everything random is derived from it.")
+test_share = click.option(
+    "--test-share", default=0.2, show_default=True, help="Hold-out share of clients without a test split."
 )
 
 #: what models predict
@@ -132,10 +140,8 @@ estimation = several(
     ),
     task,
     click.option("--missing-indicators", is_flag=True, help="Let missingness itself be a feature of tables."),
-    click.option(
-        "--test-share", default=0.2, show_default=True, help="Hold-out share of clients without a test split."
-    ),
-    click.option("--seed", default=0, show_default=True, help="Everything random is derived from it."),
+    test_share,
+    seed,
 )
 
 measuring = several(

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 _file = click.argument("file", type=click.Path(path_type=Path))
 _out = options.out("Write a CSV file, one line a row.  [default: print it]")
-_json = click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output, for programs.")
 
 
 @click.command(
@@ -34,7 +33,7 @@ Examples:
 @_file
 @options.way("Of which training")
 @_out
-@_json
+@options.json
 def predict(run_dir: Path, client: str, file: Path, way: str, out: Path | None, as_json: bool) -> None:
     """What does a client's model say of new rows? The predicted class of each, and the probability of every class.
 
@@ -59,11 +58,9 @@ Examples:
   fedcollab silo predict new.csv --config north/silo.toml --json"""
 )
 @_file
-@click.option(
-    "--config", type=click.Path(path_type=Path), default=Path("silo.toml"), show_default=True, help="The silo's config."
-)
+@options.silo_config
 @_out
-@_json
+@options.json
 def predict_here(file: Path, config: Path, out: Path | None, as_json: bool) -> None:
     """What does this silo's model say of new rows? Rows, model and answers stay here; nobody is asked.
 

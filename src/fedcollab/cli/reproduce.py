@@ -149,11 +149,8 @@ def _list(experiments: dict[str, Experiment], as_json: bool) -> None:
     if as_json:
         options.print_json(rows)
         return
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("name", "what it shows", "in the paper", "on 2 cores"):
-        table.add_column(heading)
+    headings = ("name", "what it shows", "in the paper", "on 2 cores")
+    table = report.plain_table(*headings, right=())
     for name, made in experiments.items():
         table.add_row(name, made.title, made.place, made.time)
     report.console().print(table)
@@ -186,16 +183,14 @@ def _show(made: Any, paths: list[Path]) -> None:
     """Print an experiment's texts and tables, and where they are saved."""
 
     from rich.markup import escape
-    from rich.table import Table
 
     shown = report.console()
     for line in made.text:
         shown.print(escape(line))
     for table in made.tables:
-        drawn = Table(box=None, pad_edge=False, header_style="bold", title=escape(table.title), title_justify="left")
         heads, body = table.short()
-        for position, head in enumerate(heads):
-            drawn.add_column(head, justify="left" if position == 0 else "right")
+        drawn = report.plain_table(*heads)
+        drawn.title, drawn.title_justify = escape(table.title), "left"
         for row in body:
             drawn.add_row(*map(escape, row))
         shown.print(drawn)

@@ -13,7 +13,7 @@ import click
 from fedcollab import report as report_of
 from fedcollab import runs
 from fedcollab.cli import options, sources
-from fedcollab.cli.clients import find_clients
+from fedcollab.cli.clients import Source, find_clients
 from fedcollab.cli.inspecting import begin_with_check, keep_check
 from fedcollab.cli.settings import (
     advises,
@@ -23,7 +23,6 @@ from fedcollab.cli.settings import (
     take_constraints,
     take_measuring,
     take_pairs,
-    take_reading,
     training_settings,
     with_defaults,
 )
@@ -58,10 +57,6 @@ if TYPE_CHECKING:
 @click.option("--fresh", is_flag=True, help="Start over if that run exists; else it goes on where it stopped.")
 @options.output
 def run(
-    scenario: Path | None,
-    clients: Path | None,
-    label: str | None,
-    drop: tuple[str, ...],
     C: str,
     out: Path | None,
     learning_curve: bool,
@@ -82,15 +77,15 @@ def run(
         "algorithm_options": take_pairs(settings, "algorithm_option"),
         "model_options": take_pairs(settings, "model_option"),
     }
-    how = take_reading(settings)
-    found, brought = find_clients(scenario, clients, label, drop, how)
+    source = Source.take(settings)
+    found, brought = find_clients(source)
     if settings["secure_aggregation"] != "none":  # two members of a coalition would learn each other's update
         more["solve_options"] = {**more["solve_options"], "min_size": max(3, more["solve_options"].get("min_size", 1))}
     settings = with_defaults({"C": C, **settings}, brought) | {key: value for key, value in more.items() if value}
     value = read_C(settings.pop("C"))
-    origin = (scenario or clients or Path()).resolve()
+    origin = (source.scenario or source.clients or Path()).resolve()
     out = out or Path("runs") / origin.stem.replace(":", "-")
-    asked = {"source": str(origin.name), "label": label, "drop": list(drop), "C": value, **settings}
+    asked = {"source": str(origin.name), "label": source.label, "drop": list(source.drop), "C": value, **settings}
     asked |= brought.get("reading", {})
     target = out
 

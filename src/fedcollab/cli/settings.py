@@ -9,25 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fedcollab import distances, runs, training
-from fedcollab.data.own import read_columns, read_label_map
 from fedcollab.errors import InputError, choose, number
 from fedcollab.training import defaults
 
 if TYPE_CHECKING:
     from fedcollab.runs import FedCollab, Run
-
-READING = ("columns", "label_map", "merge_labels", "id_column", "trust")
-
-
-def take_reading(settings: dict[str, Any]) -> dict[str, Any]:
-    """Remove the options of `source` about how files are read from the settings, and return those that were given."""
-    taken = {key: settings.pop(key) for key in READING}
-    given = {key: value for key, value in taken.items() if value not in (None, (), False)}
-    if "columns" in given:
-        given["columns"] = read_columns(given["columns"])
-    if "label_map" in given:
-        given["label_map"] = read_label_map(given["label_map"])
-    return given
 
 
 def take_measuring(settings: dict[str, Any]) -> dict[str, Any]:

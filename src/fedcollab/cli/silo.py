@@ -49,7 +49,7 @@ def silo() -> None:
     show_default=True,
     help="Limits to begin with: `cautious` and `usual` serve approved plans only, `open` any message within limits.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output, for programs.")
+@options.json
 def init(
     name: str, data: Path, label: str | None, invitation: Path | None, folder: Path, preset: str, as_json: bool
 ) -> None:
@@ -87,7 +87,7 @@ def start(config: Path) -> None:
 
 @silo.command(epilog="Example:  fedcollab silo renew silo.toml")
 @click.argument("config", type=click.Path(path_type=Path), default=Path("silo.toml"))
-@click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output, for programs.")
+@options.json
 def renew(config: Path, as_json: bool) -> None:
     """Make this silo's key pair anew; the coordinator expels the old key and admits the new one."""
     own = flower.SiloConfig.read(config)

@@ -6,13 +6,12 @@ from pathlib import Path
 
 import click
 from rich.markup import escape
-from rich.table import Table
 
 from fedcollab import flower
 from fedcollab.cli import options
 from fedcollab.errors import InputError
 from fedcollab.report.facts import bytes_words
-from fedcollab.report.terminal import console
+from fedcollab.report.terminal import console, plain_table
 from fedcollab.silo.audit import FILE, Audit
 
 
@@ -26,7 +25,7 @@ Examples:
 @click.option("--last", type=int, default=20, show_default=True, help="How many entries to show; 0: all.")
 @click.option("--verify", is_flag=True, help="Check that no line was changed, removed or put in between.")
 @click.option("--head", metavar="HASH", help="With --verify: a hash noted down earlier, which must still be there.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output, for programs.")
+@options.json
 def log(config: Path, last: int, verify: bool, head: str | None, as_json: bool) -> None:
     """Everything that left this silo: when, in which run, what for, how many bytes; and what was refused.
 
@@ -62,9 +61,7 @@ def _file(config: Path) -> Path:
 
 def _show(entries: list[dict[str, object]], total: int) -> None:
     """Print entries of the log as a table."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("time (UTC)", "run", "what", "received", "sent"):
-        table.add_column(heading, justify="right" if heading in ("received", "sent") else "left")
+    table = plain_table("time (UTC)", "run", "what", "received", "sent", right=("received", "sent"))
     for entry in entries:
         what = f"{entry['action']}: {entry['purpose'] if entry['outcome'] == 'answered' else entry['outcome']}"
         what += f" ({entry['why']})" if entry["why"] else ""

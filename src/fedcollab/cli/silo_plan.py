@@ -14,17 +14,13 @@ from fedcollab.silo import plans as planning
 from fedcollab.silo import review as words
 from fedcollab.silo.audit import FILE, Audit
 
-_config = click.option(
-    "--config", type=click.Path(path_type=Path), default=Path("silo.toml"), show_default=True, help="The silo's config."
-)
 _plan = click.argument("plan", type=click.Path(path_type=Path))
-_json = click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output, for programs.")
 
 
 @click.command(epilog="Example:  fedcollab silo review look.json")
 @_plan
-@_config
-@_json
+@options.silo_config
+@options.json
 def review(plan: Path, config: Path, as_json: bool) -> None:
     """Show a plan in plain words: what each step reveals, and what earlier plans have revealed. Approves nothing."""
     silo = flower.SiloConfig.read(config)
@@ -45,9 +41,9 @@ def review(plan: Path, config: Path, as_json: bool) -> None:
 
 @click.command(epilog="Example:  fedcollab silo approve look.json")
 @_plan
-@_config
+@options.silo_config
 @options.out("Where to write the signed approval, for the coordinator.  [default: NAME.approval.json beside the plan]")
-@_json
+@options.json
 def approve(plan: Path, config: Path, out: Path | None, as_json: bool) -> None:
     """Sign a plan with this silo's key: from now on the silo serves it."""
     silo = flower.SiloConfig.read(config)
@@ -62,8 +58,8 @@ def approve(plan: Path, config: Path, out: Path | None, as_json: bool) -> None:
 
 
 @click.command(epilog="Example:  fedcollab silo plans")
-@_config
-@_json
+@options.silo_config
+@options.json
 def plans(config: Path, as_json: bool) -> None:
     """List the plans that this silo has approved, and what they have spent."""
     silo = flower.SiloConfig.read(config)
@@ -91,8 +87,8 @@ def plans(config: Path, as_json: bool) -> None:
 
 @click.command(epilog="Example:  fedcollab silo withdraw 9f2c01ab")
 @click.argument("plan")
-@_config
-@_json
+@options.silo_config
+@options.json
 def withdraw(plan: str, config: Path, as_json: bool) -> None:
     """Withdraw an approval, by the beginning of the plan's digest (`fedcollab silo plans` lists them)."""
     withdrawn = flower.withdraw_plan(flower.SiloConfig.read(config), plan)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
@@ -13,9 +12,9 @@ from fedcollab import distances, federation, files, runs, training
 from fedcollab import report as report_of
 from fedcollab.cli import options
 from fedcollab.cli.artefacts import open_coalitions, read_json
-from fedcollab.cli.clients import adopted, open_source
+from fedcollab.cli.clients import Source, adopted, open_source
 from fedcollab.cli.inspecting import begin_with_check, keep_check
-from fedcollab.cli.settings import take_measuring, take_pairs, take_reading, with_defaults
+from fedcollab.cli.settings import take_measuring, take_pairs, with_defaults
 from fedcollab.errors import InputError
 from fedcollab.files import check_target
 from fedcollab.progress import bar
@@ -41,10 +40,6 @@ Examples:
 @click.option("--resume", is_flag=True, help="Measure only the pairs that are missing in that file.")
 @options.output
 def estimate(
-    scenario: Path | None,
-    clients: Path | None,
-    label: str | None,
-    drop: tuple[str, ...],
     on: Path | None,
     out: Path,
     resume: bool,
@@ -59,7 +54,7 @@ def estimate(
     out = check_target(files.inside(out, "distances.json"))
     if resume and not out.is_file():
         raise InputError(f"`--resume` completes a file, and `{out}` does not exist; leave --resume out to begin")
-    measuring, how = take_measuring(settings), take_reading(settings)
+    measuring, source = take_measuring(settings), Source.take(settings)
     if resume:
         known = distances.Distances.load(out)
         folds = known.settings.get("folds")
@@ -68,7 +63,7 @@ def estimate(
                 f"`--folds` (={measuring['folds']}) is not that of `{out}` (={folds}), by which --resume measures; "
                 "leave --resume out to measure all pairs anew"
             )
-    with open_source(scenario, clients, label, drop, on, journal=out.parent, how=how) as (found, brought):
+    with open_source(source, on, journal=out.parent) as (found, brought):
         settings = with_defaults(settings, brought)
         checked = None if resume else begin_with_check(found, brought, settings, quiet=as_json)
         keys = ("scale", "missing_indicators", "test_share", "seed", "encoder", "task")
@@ -116,8 +111,8 @@ Examples:
 )
 @options.training
 @options.task
-@click.option("--test-share", default=0.2, show_default=True, help="Hold-out share of clients without a test split.")
-@click.option("--seed", default=0, show_default=True, help="Everything random is derived from it.")
+@options.test_share
+@options.seed
 @click.option(
     "--afresh",
     multiple=True,
@@ -129,10 +124,6 @@ Examples:
 @options.out("Folder for result, metrics and models; or a run directory.", required=True)
 @options.output
 def train(
-    scenario: Path | None,
-    clients: Path | None,
-    label: str | None,
-    drop: tuple[str, ...],
     on: Path | None,
     coalitions: str,
     tensorboard: Path | None,
@@ -158,13 +149,13 @@ def train(
         groups = groups.coalitions  # who is the advice's, how is what was typed
     members = groups if coalitions in ends or isinstance(groups, list) else groups.coalitions
     names = None if coalitions in ends else [str(name) for group in members for name in group]
-    how = take_reading(settings)
-    if how.get("trust"):
+    source = Source.take(settings)
+    if source.trust:
         raise InputError("`--trust` is for the data check, which `train` does not do: inspect, run, estimate, advise")
     if runs.Run(out).has("distances.json"):
         out = out / "training" / (coalitions if coalitions in ends else "coalitions")
     options.hold(runs.Run(out))
-    with open_source(scenario, clients, label, drop, on, names, journal=out, how=how) as (found, brought):
+    with open_source(source, on, names, journal=out) as (found, brought):
         settings = with_defaults(settings, brought)
         shape = {key: settings.pop(key) for key in ("scale", "test_share", "task") if key in settings}
         folders = [] if on is None else [out.parent.parent]
@@ -218,7 +209,7 @@ def compared_in_run(out: Path, present: Federation) -> Judgement | None:
     run = runs.Run(out.parent.parent)
     if out.parent.name != "training" or out.name not in runs.WAYS or not run.has("distances.json"):
         return None
-    schema = json.loads(present.schema.to_json())
+    schema = present.schema.as_dict()
     results = {way: result for way, result in run.results().items() if result.schema == schema}
     if len(results) < 2 or out.name not in results:
         return None

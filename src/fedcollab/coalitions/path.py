@@ -288,8 +288,8 @@ def natural_limits(inputs: Inputs, stderr: ArrayLike | None = None) -> tuple[flo
     noise = np.minimum(noise, 1.0)
     np.fill_diagonal(noise, 0)
     ceiling = (len(m) - 1) / save
-    floor = float((noise @ m).sum() / total) / save
-    return float(min(max(floor, 1e-3 * ceiling), 0.999 * ceiling)), float(ceiling)
+    lowest = float((noise @ m).sum() / total) / save
+    return float(min(max(lowest, 1e-3 * ceiling), 0.999 * ceiling)), float(ceiling)
 
 
 def _segment(

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcollab.data.npz import packed, read_npz, unpacked
+from fedcollab.data.npz import has_features, packed, read_npz, unpacked
 from fedcollab.data.samples import (
     Features,
     Labels,
@@ -24,7 +24,7 @@ from fedcollab.data.samples import (
     is_numeric,
     is_table,
 )
-from fedcollab.errors import InputError
+from fedcollab.errors import InputError, first_line
 from fedcollab.files import write_bytes
 from fedcollab.parsing import complete
 
@@ -169,15 +169,14 @@ class ClientData:
         """
         path = Path(path)
         arrays = read_npz(path)
-        if "y" not in arrays or not any(key == "x" or key.startswith("x:") for key in arrays):
+        if "y" not in arrays or not has_features("x", arrays):
             raise InputError(f"`{path}` has arrays {sorted(arrays)}; expected `x` and `y`")
-        has_test = any(key == "x_test" or key.startswith("x_test:") for key in arrays)
         with complete(path, "NPZ"):
             return cls(
                 name or (str(arrays["name"].item()) if "name" in arrays else path.stem),
                 unpacked("x", arrays),
                 arrays["y"],
-                unpacked("x_test", arrays) if has_test else None,
+                unpacked("x_test", arrays) if has_features("x_test", arrays) else None,
                 arrays.get("y_test"),
                 arrays.get("groups"),
             )
@@ -244,7 +243,7 @@ def _collect(dataset: Any) -> tuple[NDArray[Any], NDArray[Any]]:
     try:
         pairs = [(np.asarray(x), np.asarray(label)) for x, label in samples]
     except (TypeError, ValueError) as error:
-        raise InputError(f"`dataset` must hold (features, label) pairs: {str(error).splitlines()[0]}") from None
+        raise InputError(f"`dataset` must hold (features, label) pairs: {first_line(error)}") from None
     if not pairs:
         raise InputError("`dataset` is empty; expected (features, label) pairs")
     shapes = sorted({x.shape for x, _ in pairs})

@@ -7,6 +7,7 @@ import sys
 import warnings
 import zipfile
 from collections import Counter
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcollab.data.samples import Features, is_table
-from fedcollab.errors import InputError
+from fedcollab.errors import InputError, first_line
 from fedcollab.parsing import MOST_ARRAYS, MOST_DATA, check_file, check_size
 
 
@@ -25,11 +26,6 @@ def read_npz(path: Path) -> dict[str, NDArray[Any]]:
     ----------
     path : Path
         The file.
-
-    Returns
-    -------
-    dict
-        The arrays.
 
     Raises
     ------
@@ -50,8 +46,7 @@ def read_npz(path: Path) -> dict[str, NDArray[Any]]:
     except InputError:
         raise
     except Exception as error:  # zipfile, zlib and NumPy have a dozen kinds for a damaged file
-        why = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(f"`{path}` cannot be read as NPZ: {why}") from None
+        raise InputError(f"`{path}` cannot be read as NPZ: {first_line(error)}") from None
 
 
 def _checked_text(path: Path, key: str, array: NDArray[Any]) -> NDArray[Any]:
@@ -113,6 +108,11 @@ def packed(key: str, x: Features) -> dict[str, NDArray[Any]]:
             packed[f"{key}:{column}"] = values.astype(object).where(values.notna(), "").astype(str).to_numpy(dtype=str)
             packed[f"missing:{key}:{column}"] = values.isna().to_numpy()
     return packed
+
+
+def has_features(key: str, arrays: Collection[str]) -> bool:
+    """Return whether an NPZ file with arrays of these names has features under a key: an array, or a table."""
+    return any(name == key or name.startswith(f"{key}:") for name in arrays)
 
 
 def unpacked(key: str, arrays: dict[str, NDArray[Any]]) -> Features:

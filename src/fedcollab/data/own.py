@@ -185,11 +185,6 @@ def read_label_map(path: str | Path) -> dict[str, str]:
     path : str or Path
         The file, with lines such as `ja,yes`; a first line `from,to` is taken as a header.
 
-    Returns
-    -------
-    dict
-        What to read instead of each label.
-
     Raises
     ------
     InputError

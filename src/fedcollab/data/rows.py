@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedcollab.data.npz import read_npz, unpacked
+from fedcollab.data.npz import has_features, read_npz, unpacked
 from fedcollab.data.read import check_readable
 from fedcollab.data.samples import Features, checked_features, is_table
 from fedcollab.data.tables import read_table
@@ -57,11 +57,6 @@ def read_rows(path: str | Path, schema: Schema) -> Rows:
     schema : Schema
         How the model's clients were prepared.
 
-    Returns
-    -------
-    Rows
-        The rows.
-
     Raises
     ------
     InputError
@@ -75,7 +70,7 @@ def read_rows(path: str | Path, schema: Schema) -> Rows:
             raise InputError(f"`{path}` has a header but no rows")
         return fit_rows(table, schema, f"`{path}`")
     arrays = read_npz(path)
-    if not any(key == "x" or key.startswith("x:") for key in arrays):
+    if not has_features("x", arrays):
         raise InputError(f"`{path}` has arrays {sorted(arrays)}; expected `x`, the rows to predict on")
     with complete(path, "NPZ"):
         return fit_rows(unpacked("x", arrays), schema, f"`{path}`")
@@ -92,11 +87,6 @@ def fit_rows(x: Any, schema: Schema, where: str = "`x`") -> Rows:
         How the model's clients were prepared.
     where : str
         What error messages call the rows.
-
-    Returns
-    -------
-    Rows
-        The rows.
 
     Raises
     ------

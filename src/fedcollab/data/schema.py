@@ -7,6 +7,7 @@ becomes all zeros), arrays are centred and scaled, labels become class indices, 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -277,6 +278,16 @@ class Schema:
             )
         listed: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in content.items()}
         return cls(columns=columns, encoding=None if encoding is None else Encoding.of(encoding), **listed)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the schema as plain values, as they read back from JSON; `of` takes them."""
+        content: dict[str, Any] = json.loads(self._json)
+        return content
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any]) -> Schema:
+        """Return the schema that `as_dict` returned as plain values, such as a training result has it."""
+        return cls.from_json(json.dumps(content))
 
     def save(self, path: str | Path) -> None:
         """Write the schema to a JSON file."""

@@ -24,11 +24,6 @@ def normal_form(text: object) -> str:
     text : object
         A label or a category.
 
-    Returns
-    -------
-    str
-        Its normal form.
-
     Examples
     --------
     >>> normal_form(" Yes") == normal_form("yes"), normal_form("grade 1.0") == normal_form("Grade_01")

@@ -70,11 +70,6 @@ def held_out(data: ClientData, share: float, seed: int, lot: str | None = None) 
         The seed that the hold-out is drawn from.
     lot : str, optional
         As in `with_test`.
-
-    Returns
-    -------
-    array of bool
-        True for each sample that is held out.
     """
     return stratified(data.y, share, seeds.generator(seed, "hold-out", data.name if lot is None else lot), data.groups)
 
@@ -97,11 +92,6 @@ def stratified(
         Draws the samples.
     groups : array of int, optional
         The group of each sample; a group is chosen whole or not at all.
-
-    Returns
-    -------
-    array of bool
-        True for each sample that is chosen.
     """
     y = strata(y)
     if groups is not None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedcollab.errors import InputError
+from fedcollab.errors import InputError, first_line
 from fedcollab.parsing import MIB, MOST_COLUMNS, MOST_DATA, MOST_FIELD
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def _read_csv(path: Path) -> pd.DataFrame:
     except UnicodeDecodeError as error:
         raise InputError(f"`{path}` is not UTF-8 (byte {error.start}); save it as UTF-8") from None
     except Exception as error:
-        raise InputError(f"`{path}` cannot be read as CSV: {_reason(error)}") from None
+        raise InputError(f"`{path}` cannot be read as CSV: {first_line(error)}") from None
     return frame
 
 
@@ -99,10 +99,6 @@ def _check_columns(path: Path, count: int) -> None:
         raise InputError(f"`{path}` has {count:,} columns; a table may have at most {MOST_COLUMNS:,}")
 
 
-def _reason(error: Exception) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
-
-
 def _read_parquet(path: Path) -> pd.DataFrame:
     """Read a Parquet file, after checking that it is not too large and has plain columns."""
     import pandas as pd
@@ -137,7 +133,7 @@ def _read_parquet(path: Path) -> pd.DataFrame:
     except ImportError:
         raise InputError(f"`{path}` needs pyarrow: pip install 'fedcollab[parquet]'") from None
     except Exception as error:
-        raise InputError(f"`{path}` cannot be read as Parquet: {_reason(error)}") from None
+        raise InputError(f"`{path}` cannot be read as Parquet: {first_line(error)}") from None
 
 
 def _characters(path: Path, column: str) -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcollab.distances.methods.few_round_client import unfolded
+
 Floats = NDArray[np.float64]
 
 #: how many times as long as the samples of the whole federation those of one client may be, together
@@ -26,19 +28,11 @@ def impossible_moments(triangles: NDArray[np.float32], quantity: int, everyone: 
     everyone : float, optional
         The squared length of all clients' samples together that the schema's scaling makes; None where it does not
         scale.
-
-    Returns
-    -------
-    str or None
-        What is wrong, for people.
     """
     counts = triangles[..., -1].astype(np.float64)
     if (counts < -0.5).any() or abs(counts.sum() - quantity) > 0.5 + 1e-5 * quantity:
         return f"`m` counts {counts.sum():.6g} samples; the client said {quantity}"
-    side = (int(np.sqrt(8 * triangles.shape[-1] + 1)) - 1) // 2
-    upper = np.triu_indices(side)
-    matrices: Floats = np.zeros((*triangles.shape[:2], side, side))
-    matrices[..., upper[0], upper[1]] = matrices[..., upper[1], upper[0]] = triangles
+    matrices = unfolded(triangles)
     lengths = np.trace(matrices, axis1=-2, axis2=-1) - counts
     if everyone is not None and lengths.sum() > LONGER * everyone:
         return f"`m` is of samples {lengths.sum() / everyone:.3g} times as long as all clients' together"

@@ -135,11 +135,6 @@ class Request:
         messages : mapping
             A message for each client.
 
-        Returns
-        -------
-        dict
-            The reply of each client that answered.
-
         Raises
         ------
         Paused
@@ -163,11 +158,6 @@ class Request:
             The field that holds the array.
         shapes : mapping
             The shape that the array of each client must have.
-
-        Returns
-        -------
-        dict
-            The replies that can be used.
 
         Raises
         ------
@@ -249,11 +239,6 @@ def all_pairs(names: Iterable[str], only: str | None = None) -> list[Pair]:
     only : str, optional
         The client that every pair must have.
 
-    Returns
-    -------
-    list of (str, str)
-        The pairs, in order.
-
     Examples
     --------
     >>> all_pairs(["b", "c", "a"])
@@ -295,11 +280,6 @@ def assemble(
         The method's name.
     cost : mapping
         Rounds and bytes that the estimate took.
-
-    Returns
-    -------
-    Distances
-        The result.
     """
     count = len(names)
     seen = request.observed()

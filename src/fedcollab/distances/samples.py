@@ -31,11 +31,6 @@ def rows(silo: Silo, target: bool = False) -> NDArray[np.float32]:
         The client.
     target : bool
         Whether a numeric target is part of the row; it is not where there are classes.
-
-    Returns
-    -------
-    array of float32
-        One row a sample.
     """
     return lift(plain(silo, target)) if target else silo.features
 

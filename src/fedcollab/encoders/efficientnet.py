@@ -54,10 +54,6 @@ def efficientnet_lite0(block: int | str = 10, size: int = 64, pool: int = 1) -> 
     pool : int
         Features are averaged over a grid of `pool` x `pool` parts of the image.
 
-    Returns
-    -------
-    torch.nn.Module
-
     Raises
     ------
     InputError

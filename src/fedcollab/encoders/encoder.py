@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from fedcollab.encoders.efficientnet import efficientnet_lite0
 from fedcollab.encoders.resnet import resnet18_encoder
-from fedcollab.errors import InputError, unknown
+from fedcollab.errors import InputError, first_line, unknown
 from fedcollab.threads import in_threads
 
 Floats = NDArray[np.float32]
@@ -116,8 +116,9 @@ class Encoder:
         except InputError:
             raise
         except (RuntimeError, ValueError, IndexError, TypeError) as error:
-            reason = (str(error) or type(error).__name__).splitlines()[0]
-            raise InputError(f"encoder '{self.name}' does not take samples of shape {x.shape[1:]}: {reason}") from None
+            raise InputError(
+                f"encoder '{self.name}' does not take samples of shape {x.shape[1:]}: {first_line(error)}"
+            ) from None
         array = features.cpu().numpy() if isinstance(features, Tensor) else np.asarray(features)
         if array.ndim == 0 or len(array) != len(x) or array.dtype.kind not in "buif":
             raise InputError(

@@ -101,10 +101,6 @@ def resnet18(shape: Sequence[int], classes: int, weights: str = "auto") -> nn.Mo
     weights : str
         "auto" (ImageNet weights where this machine has them), "none", or a safetensors file with torchvision's names.
 
-    Returns
-    -------
-    torch.nn.Module
-
     Raises
     ------
     InputError
@@ -129,10 +125,6 @@ def resnet18_encoder(layer: int = 4, size: int = 64, pool: int = 1) -> nn.Module
         Side in pixels to which images are resized.
     pool : int
         Features are averaged over a grid of `pool` x `pool` parts of the image.
-
-    Returns
-    -------
-    torch.nn.Module
 
     Raises
     ------

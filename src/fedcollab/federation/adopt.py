@@ -22,11 +22,6 @@ def adopt(present: Present, schema: Schema) -> dict[str, Message]:
     schema : Schema
         The schema.
 
-    Returns
-    -------
-    dict
-        The description that each client gave.
-
     Raises
     ------
     InputError

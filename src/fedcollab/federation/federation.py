@@ -11,12 +11,13 @@ from fedcollab.errors import InputError, Paused
 from fedcollab.federation.prepare import hand_out
 from fedcollab.wire.absence import reasons
 from fedcollab.wire.action import Action
+from fedcollab.wire.calls import Answered, Calls
 from fedcollab.wire.message import Message
-from fedcollab.wire.runtime import Answered, Runtime
+from fedcollab.wire.runtime import Runtime
 
 
 @dataclass(frozen=True, eq=False)
-class Federation:
+class Federation(Calls):
     """Clients that are prepared: `federate` makes one, and every stage of a run works on it.
 
     Two federations may share a runtime (one with an encoder, one without): before each call, clients that were last
@@ -72,71 +73,20 @@ class Federation:
         """Return the clients that did not answer the last call, and why."""
         return self.runtime.absent
 
-    def call(
-        self, action: Action | str, messages: Mapping[str, Any], *, partial: bool = False
-    ) -> dict[str, dict[str, Any]]:
-        """Have each of the named clients carry an action out: one round.
-
-        Parameters
-        ----------
-        action : Action or str
-            What to do, or its name.
-        messages : mapping
-            A message for each client.
-        partial : bool
-            Return the replies of those who answered, as long as they are a quorum.
-
-        Returns
-        -------
-        dict
-            The reply of each client that answered, in order of name.
-
-        Raises
-        ------
-        InputError
-            If a name is not a client's.
-        Paused
-            If too few clients answered.
-        """
-        unknown = sorted(set(messages) - set(self.described))
-        if unknown:
-            raise InputError(f"`messages` names {unknown[0]!r}, which is not a client of this federation")
-        lost = self.hand_out(messages)
-        if lost and not partial:
-            raise Paused(f"{len(lost)} client(s) could not be prepared: {reasons(lost)}")
-        reached = {name: message for name, message in messages.items() if name not in lost}
-        replies = self.runtime.call(action, reached, partial=partial)
-        self.runtime.absent = {**self.runtime.absent, **lost}
-        return replies
-
     def call_several(
         self, calls: Sequence[tuple[Action | str, Mapping[str, Any]]], *, partial: bool = False
     ) -> list[Answered]:
-        """Have clients carry several actions out in the same round: where a round costs seconds, in one message each.
-
-        Parameters
-        ----------
-        calls : sequence of (Action or str, mapping)
-            Each action, with a message for each client.
-        partial : bool
-            As in `call`.
-
-        Returns
-        -------
-        list of Answered
-            For each call the replies, and who did not answer.
-
-        Raises
-        ------
-        InputError, Paused
-            As in `call`.
-        """
+        """Have clients carry several actions out in one round, those prepared for another schema prepared again."""
         names = sorted({name for _, messages in calls for name in messages})
+        unknown = set(names) - set(self.described)
+        if unknown:
+            raise InputError(f"`messages` names {min(unknown)!r}, which is not a client of this federation")
         lost = self.hand_out(names)
         if lost and not partial:
             raise Paused(f"{len(lost)} client(s) could not be prepared: {reasons(lost)}")
         reached = [(action, {n: m for n, m in messages.items() if n not in lost}) for action, messages in calls]
         answered = self.runtime.call_several(reached, partial=partial)
+        self.runtime.absent = {**self.runtime.absent, **lost}
         return [
             replace(each, absent={**each.absent, **{name: lost[name] for name in messages if name in lost}})
             for each, (_, messages) in zip(answered, calls, strict=True)
@@ -156,30 +106,6 @@ class Federation:
             Who did not answer, and why.
         """
         return hand_out(self.runtime, names, self.schema, self.described)
-
-    def call_all(self, action: Action | str, message: Any, *, partial: bool = False) -> dict[str, dict[str, Any]]:
-        """Call every client with the same message.
-
-        Parameters
-        ----------
-        action : Action or str
-            What to do, or its name.
-        message : dict
-            The message.
-        partial : bool
-            Return the replies of those who answered, as long as they are a quorum.
-
-        Returns
-        -------
-        dict
-            The reply of each client that answered, in order of name.
-
-        Raises
-        ------
-        Paused
-            If too few clients answered.
-        """
-        return self.call(action, dict.fromkeys(self.names, message), partial=partial)
 
     def part(self, names: Iterable[str]) -> Federation:
         """Return a federation of some of the clients; the others get no message from it.

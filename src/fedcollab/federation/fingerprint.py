@@ -83,6 +83,6 @@ def describe_clients(federation: Federation) -> dict[str, dict[str, Any]]:
     """
     prints = fingerprints(federation)
     return {
-        name: {**{key: said[key] for key in KEPT if key in said}, "fingerprint": prints.get(name)}
-        for name, said in sorted(federation.described.items())
+        name: {**{key: reply[key] for key in KEPT if key in reply}, "fingerprint": prints.get(name)}
+        for name, reply in sorted(federation.described.items())
     }

@@ -209,11 +209,6 @@ def differing_columns(expected: list[str], found: list[str]) -> str:
     expected, found : list of str
         Column names.
 
-    Returns
-    -------
-    str
-        A text for an error message.
-
     Examples
     --------
     >>> differing_columns(["age", "sex"], ["age", "weight"])

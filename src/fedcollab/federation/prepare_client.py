@@ -108,8 +108,8 @@ def _adds_up(message: DescribeMessage, reply: DescribeReply) -> str | None:
     numeric = bool(reply.get("numeric"))
     if numeric != (not reply["labels"]) or numeric != (not reply["label_counts"]):
         return "`labels` and `label_counts` belong to classes, and to nothing else"
-    said = REGRESSION if numeric else CLASSIFICATION
-    if message.get("task", said) != said:
+    own = REGRESSION if numeric else CLASSIFICATION
+    if message.get("task", own) != own:
         return "`numeric` contradicts the task"
     if not numeric and sum(reply["label_counts"].values()) != reply["quantity"]:
         return "`label_counts` do not add up to `quantity`"

@@ -47,11 +47,6 @@ class Present:
         message : dict
             The message.
 
-        Returns
-        -------
-        dict
-            The reply of each client that answered.
-
         Raises
         ------
         Paused

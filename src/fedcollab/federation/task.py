@@ -68,11 +68,6 @@ def decide(task: str, described: Mapping[str, Message]) -> str:
     described : mapping
         How each client described its data; `numeric` says that its labels are a numeric target.
 
-    Returns
-    -------
-    str
-        One of `TASKS`.
-
     Raises
     ------
     InputError

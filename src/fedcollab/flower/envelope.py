@@ -59,11 +59,6 @@ class Envelope:
         records : RecordDict
             Flower's records.
 
-        Returns
-        -------
-        Envelope
-            The envelope.
-
         Raises
         ------
         InputError

@@ -252,11 +252,6 @@ def read_public_key(path: Path) -> bytes:
     path : Path
         The file.
 
-    Returns
-    -------
-    bytes
-        Its content.
-
     Raises
     ------
     InputError

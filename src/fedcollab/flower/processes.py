@@ -245,11 +245,6 @@ def running_groups(groups: Collection[int]) -> list[int]:
     ----------
     groups : collection of int
         Process groups.
-
-    Returns
-    -------
-    list of int
-        Those in which something runs that is more than a zombie.
     """
     running = set()
     for process in psutil.process_iter(["status"]):
@@ -274,11 +269,6 @@ def listening(host: str, port: int) -> bool:
     ----------
     host, port : str, int
         Where to try.
-
-    Returns
-    -------
-    bool
-        Whether a connection can be made.
     """
     try:
         with socket.create_connection((host, port), timeout=1):

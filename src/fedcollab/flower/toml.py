@@ -49,11 +49,6 @@ def make_struct(kind: type[T], content: Mapping[str, Any], path: Path) -> T:
     path : Path
         The file, for paths in it and for error lines.
 
-    Returns
-    -------
-    msgspec.Struct
-        The struct.
-
     Raises
     ------
     InputError

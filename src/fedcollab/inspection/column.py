@@ -74,11 +74,6 @@ def profile(name: str, values: Any, y: NDArray[np.int64], limit: int, with_skill
         The fewest rows that a number or a category may be made of.
     with_skill : bool
         Whether to compute how well the column predicts the label.
-
-    Returns
-    -------
-    ColumnProfile
-        Counts and moments.
     """
     absent = values.isna().to_numpy()
     present = values[~absent]

@@ -17,11 +17,6 @@ def impossible_profile(message: Mapping[str, Any], reply: Mapping[str, Any]) -> 
         What the client was sent.
     reply : mapping
         What came back, of the declared types.
-
-    Returns
-    -------
-    str or None
-        What is wrong, for people.
     """
     rows, columns = reply["quantity"], reply["columns"]
     if not reply["shape"] or any(isinstance(side, str) != reply["table"] for side in reply["shape"]):

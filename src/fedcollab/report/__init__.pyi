@@ -14,6 +14,7 @@ from .page import write as write
 from .page import write_figures as write_figures
 from .run import read_run as read_run
 from .terminal import console as console
+from .terminal import plain_table as plain_table
 from .terminal import show_advice as show_advice
 from .terminal import show_demo_start as show_demo_start
 from .terminal import show_distances as show_distances

@@ -7,9 +7,8 @@ from typing import Any
 import altair as alt
 
 from fedcollab.report import theme
-from fedcollab.report.advised import NAMED
-from fedcollab.report.charts import CRISP, Chart, Rows, label_size
-from fedcollab.report.charts import NAMED as AXIS
+from fedcollab.report.advised import MOST_DRAWN
+from fedcollab.report.charts import CRISP, NAMED, Chart, Rows, square_axis
 from fedcollab.report.measured import Weights
 
 #: colours and shapes of the two kinds of gains
@@ -28,7 +27,7 @@ def expected_gains(rows: Rows) -> Chart:
     kinds = [kind for kind in KINDS if any(row["kind"] == kind for row in rows)]
     axis = alt.Axis(
         labelAngle=-90 if count > 6 else 0, labelLimit=240, labelOverlap=True, ticks=False, domain=False,
-        labels=count <= NAMED,
+        labels=count <= MOST_DRAWN,
     )  # fmt: skip
     base = alt.Chart(alt.InlineData(values=rows)).encode(
         x=alt.X("name:N", sort=alt.EncodingSortField(field="place", op="min"), axis=axis, title=None),
@@ -49,7 +48,7 @@ def expected_gains(rows: Rows) -> Chart:
         base = base.encode(xOffset=alt.XOffset("kind:N", scale=alt.Scale(domain=kinds, paddingOuter=0.6)))
     title = "Gain over training alone (points)"
     spread = base.mark_rule(strokeWidth=2.5, opacity=0.6).encode(y=alt.Y("low:Q", title=title), y2="high:Q")
-    point = base.mark_point(filled=True, opacity=1, size=90 if count <= AXIS else 35).encode(
+    point = base.mark_point(filled=True, opacity=1, size=90 if count <= NAMED else 35).encode(
         y=alt.Y("gain:Q", title=title),
         shape=alt.Shape(
             "kind:N",
@@ -79,17 +78,7 @@ def weights(picture: Weights, *, live: bool = False) -> Chart:
     ]
     data: alt.NamedData | alt.InlineData = alt.NamedData(name="weights") if live else alt.InlineData(values=values)
     side = 1 if count <= CRISP else 1.4  # drawn pixel by pixel, neighbours overlap so that no gap shines through
-    named: dict[str, Any] = {
-        "values": [position + 0.5 for position in range(count)] if count <= AXIS else [],
-        "tickCount": max(count, 1),  # else every so many are left out
-        "labelExpr": "names[floor(datum.value)]",
-        "labelLimit": 110,
-        "labelFontSize": label_size(count),
-        "labelOverlap": count > AXIS,
-        "grid": False,
-        "ticks": False,
-        "domain": False,
-    }
+    named = {**square_axis(count, "names[floor(datum.value)]"), "labelOverlap": count > NAMED}
     whole: dict[str, Any] = {"domain": [0, count], "nice": False, "zero": False}
     heat = (
         alt.Chart(data)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from fedcollab.advice.gains import LEVEL, Expected
 from fedcollab.advice.words import (
     client_gain_in_words,
+    gain_figures,
     gain_in_words,
     mean_gain_in_words,
     others_in_words,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 #: more clients than this are drawn as groups
-NAMED = 60
+MOST_DRAWN = 60
 #: groups by training samples, where the advice has fewer coalitions than two
 QUARTERS = 4
 #: a probability of gaining from which a gain is called likely, and below which a loss is
@@ -41,7 +42,7 @@ def known(gain: Expected) -> bool:
     return bool(np.isfinite(gain.mean) and np.isfinite(gain.stderr))
 
 
-def told(gain: Expected, metric: str, points: str = "points") -> str:
+def gain_cell(gain: Expected, metric: str) -> str:
     """Return a gain and its interval in brackets, for a table whose heading names the unit.
 
     Parameters
@@ -49,21 +50,17 @@ def told(gain: Expected, metric: str, points: str = "points") -> str:
     gain : Expected
         The gain.
     metric : str
-        "accuracy" (in points) or "loss".
-    points : str
-        What points are called.
+        "accuracy" or "loss".
 
     Examples
     --------
-    >>> told(Expected(0.031, 0.0168), "accuracy"), told(Expected(0.0, float("inf")), "loss")
+    >>> gain_cell(Expected(0.031, 0.0168), "accuracy"), gain_cell(Expected(0.0, float("inf")), "loss")
     ('+3.1 (+0.9 to +5.3)', 'not known')
     """
     if not known(gain):
         return "not known"
-    words = gain_in_words(gain, metric, points).split(", probability")[0]
-    for part in (f" {points}", " in loss", f"{100 * LEVEL:.0f} % interval "):
-        words = words.replace(part, "")
-    return words
+    mean, low, high = gain_figures(gain, metric)
+    return f"{mean} ({low} to {high})"
 
 
 def client_sentence(advice: Advice, client: str) -> str:
@@ -201,8 +198,8 @@ def expected_rows(run: RunContents, advice: Advice, place: dict[str, int]) -> li
         if measured is not None and np.isfinite(measured[0][position]):
             mean, half = float(measured[0][position]), HALF * float(np.nan_to_num(measured[1][position]))
             values["measured after training"][name] = (mean, mean - half, mean + half)
-    groups = groups_of(run) if len(run.names) > NAMED else {name: [name] for name in run.names}
-    order = dict(zip(groups, range(len(groups)), strict=True)) if len(run.names) > NAMED else place
+    groups = groups_of(run) if len(run.names) > MOST_DRAWN else {name: [name] for name in run.names}
+    order = dict(zip(groups, range(len(groups)), strict=True)) if len(run.names) > MOST_DRAWN else place
     rows = []
     for kind, found in values.items():
         for label, members in groups.items():
@@ -217,10 +214,10 @@ def expected_rows(run: RunContents, advice: Advice, place: dict[str, int]) -> li
 
 def gains_caption(run: RunContents) -> str:
     """Return what stands below the chart of gains."""
-    who = "groups of clients" if len(run.names) > NAMED else "each client"
+    who = "groups of clients" if len(run.names) > MOST_DRAWN else "each client"
     text = f"What {who} can expect to gain in {run.task.score} over "
     text += f"training alone, in points, with {100 * LEVEL:.0f} % intervals"
-    if len(run.names) > NAMED:
+    if len(run.names) > MOST_DRAWN:
         text += " of a client there; means over the clients of a group"
     if measured_gains(run) is not None:
         text += ". Diamonds: what training gave on test samples"
@@ -232,7 +229,7 @@ def groups_of(run: RunContents) -> dict[str, list[str]]:
     labels = np.zeros(len(run.names), dtype=np.int64) if run.collaboration is None else run.collaboration.assignment
     names, sizes = np.array(run.names, dtype=object), np.bincount(labels)
     shared = np.flatnonzero(sizes > 1)
-    if 1 < len(shared) <= NAMED:
+    if 1 < len(shared) <= MOST_DRAWN:
         groups = {
             f"coalition {label + 1} ({sizes[label]} clients)": names[labels == label].tolist() for label in shared
         }

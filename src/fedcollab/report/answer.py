@@ -49,7 +49,7 @@ def answer(
                 {"number": number, "names": line, "size": size.strip("()"), "inside": _inside(run, number - 1)}
             )
     singles = [{"number": n, "name": names[0]} for n, names in enumerate(members, 1) if len(names) == 1]
-    said = (
+    texts = (
         answer_lines(run, run.advice)
         if run.advice is not None
         else {
@@ -61,7 +61,7 @@ def answer(
         }
     )
     return {
-        **said,
+        **texts,
         "groups": groups,
         "singles": singles,
         "singles_words": "1 client, by itself" if len(singles) == 1 else f"{len(singles)} clients, each by itself",

@@ -60,6 +60,28 @@ def label_size(count: int) -> int:
     return max(7, min(10, 380 // count)) if count else 10
 
 
+def square_axis(count: int, label: str) -> dict[str, Any]:
+    """Return the settings of an axis with a place for each client, which is named where there is room.
+
+    Parameters
+    ----------
+    count : int
+        How many clients.
+    label : str
+        The Vega expression of a client's name.
+    """
+    return {
+        "values": [position + 0.5 for position in range(count)] if count <= NAMED else [],
+        "tickCount": max(count, 1),  # else every so many are left out
+        "labelExpr": label,
+        "labelLimit": 110,
+        "labelFontSize": label_size(count),
+        "grid": False,
+        "ticks": False,
+        "domain": False,
+    }
+
+
 def cells(distances: Distances) -> Rows:
     """Return one row for each pair of clients: positions, distance, and its standard error where that is known."""
     matrix, wide = distances.matrix, distances.stderr
@@ -104,17 +126,7 @@ def matrix(
     )
     frames = alt.NamedData(name="blocks") if live else alt.InlineData(values=blocks(assignment))
     side = 1 if count <= CRISP else 1.4  # drawn pixel by pixel, neighbours overlap so that no gap shines through
-    named: dict[str, Any] = {
-        "values": [position + 0.5 for position in range(count)] if count <= NAMED else [],
-        "tickCount": max(count, 1),  # else every so many are left out
-        "labelExpr": "names[order[floor(datum.value)]]",
-        "labelLimit": 110,
-        "labelFontSize": label_size(count),
-        "grid": False,
-        "ticks": False,
-        "domain": False,
-        "title": None,
-    }
+    named = {**square_axis(count, "names[order[floor(datum.value)]]"), "title": None}
     place = alt.Scale(domain=[0, count], nice=False, zero=False)
     down = alt.Scale(domain=[0, count], nice=False, zero=False, reverse=True)
     colour = alt.Scale(scheme=theme.MATRIX, domain=[0, 1], reverse=True)  # one scale in every picture of every run

@@ -9,7 +9,7 @@ import numpy as np
 from rich.markup import escape
 from rich.table import Table
 
-from fedcollab.report.terminal import LISTED, console
+from fedcollab.report.terminal import LISTED, console, plain_table
 from fedcollab.report.words import amount, interval, measure, range_of_names, signed
 from fedcollab.runs.run import WAYS
 from fedcollab.uncertainty import BETTER, LEVEL, UNKNOWN, WORSE, Estimate
@@ -37,7 +37,7 @@ def show_compared(compared: ComparedRuns) -> None:
         shown.print(f"[bold]{number}[/bold]  {escape(label)}")
     settings = compared.settings()
     if settings:
-        table = _table("setting", *_numbers(compared))
+        table = plain_table("setting", *_numbers(compared))
         for key, values in settings.items():
             table.add_row(escape(key.replace("_", " ")), *map(escape, _cells(values)))
         shown.print()
@@ -77,7 +77,7 @@ def _measured(compared: ComparedRuns, place: int) -> Table:
         columns += [] if gain is None else [(f"{which + 1}: gain", gain, _gain)]
     difference = compared.difference(place)
     columns += [] if difference is None else [(f"{place + 1} − 1", difference, _gain)]
-    table = _table("client", *(heading for heading, _, _ in columns))
+    table = plain_table("client", *(heading for heading, _, _ in columns))
     for client in _listed(compared, place):
         table.add_row(escape(compared.names[client]), *(words(found[client]) for _, found, words in columns))
     table.add_row("mean", *(words(found.average) for _, found, words in columns), style="bold")
@@ -138,13 +138,6 @@ def how_measured(compared: ComparedRuns) -> str:
     if len(compared.names) > LISTED:
         text += f" Of {len(compared.names)} clients the {LISTED} that differ most; all: --json."
     return text
-
-
-def _table(*headings: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for place, heading in enumerate(headings):
-        table.add_column(heading, justify="right" if place else "left")
-    return table
 
 
 def _numbers(compared: ComparedRuns) -> list[str]:

@@ -202,7 +202,7 @@ def _trained(run: RunContents) -> dict[str, Any] | None:
         "remarks": run.judgement.remarks(),
         "summary": trained.summary_rows(run.judgement),
         "pictures": [{key: p[key] for key in ("coalition", "title", "clients")} for p in pictures],
-        "verdicts": trained.verdict_rows(run),
+        "verdicts": run.judgement.verdicts(),
         "waiting": f"Not trained yet: {', '.join(waiting)}." if waiting else "",
     }
 

@@ -133,18 +133,18 @@ def _sentences(found: Inspection, pairs: Sequence[tuple[str, str]]) -> list[str]
     """Return a sentence for each pair with a different column, and one for all pairs without."""
     known = [pair for pair in pairs if set(pair) <= set(found.profiles)]
     alike = [pair for pair in known if not found.differences(*pair)]
-    told = [difference_sentence(found, *pair) for pair in known if pair not in alike]
+    sentences = [difference_sentence(found, *pair) for pair in known if pair not in alike]
     common = set.intersection(*map(set, alike)) if alike else set()
     if len(alike) == 1:
-        told.append(difference_sentence(found, *alike[0]))
+        sentences.append(difference_sentence(found, *alike[0]))
     elif len(common) == 1:
         (client,) = common
         others = [name for pair in alike for name in pair if name != client]
-        told.append(f"{client} differs in no single column by more than chance from {range_of_names(others)}.")
+        sentences.append(f"{client} differs in no single column by more than chance from {range_of_names(others)}.")
     elif alike:
         listed = "; ".join(f"{first} and {second}" for first, second in alike)
-        told.append(f"In no single column do these differ by more than chance: {listed}.")
-    return [sentence for sentence in told if sentence is not None]
+        sentences.append(f"In no single column do these differ by more than chance: {listed}.")
+    return [sentence for sentence in sentences if sentence is not None]
 
 
 def _difference(each: Difference) -> str:

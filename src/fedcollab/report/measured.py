@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 
 from fedcollab.advice.words import separates_in_words
 from fedcollab.coalitions import personal_weights
-from fedcollab.report.advised import NAMED, gains_caption, known, told
+from fedcollab.report.advised import MOST_DRAWN, gain_cell, gains_caption, known
 from fedcollab.report.differences import PAIRS
 from fedcollab.report.words import figure
-from fedcollab.tasks import Task
 
 if TYPE_CHECKING:
     from fedcollab.advice.result import Advice, Candidate
@@ -54,7 +53,7 @@ def weight_picture(run: RunContents, advice: Advice) -> Weights | None:
     if len(run.names) <= PAIRS:
         order = np.argsort(labels, kind="stable")
         return Weights([run.names[client] for client in order], advice.weights[np.ix_(order, order)])
-    largest = np.sort(np.argsort(-np.bincount(labels), kind="stable")[:NAMED])
+    largest = np.sort(np.argsort(-np.bincount(labels), kind="stable")[:MOST_DRAWN])
     if len(largest) < 2:
         return None
     member = (labels == largest[:, None]).astype(np.float64)
@@ -74,7 +73,7 @@ def advice_section(run: RunContents) -> dict[str, Any] | None:
     if advice is None:
         return None
     return {
-        "candidates": [_candidate_row(each, each is advice.candidate, advice.task) for each in advice.candidates],
+        "candidates": [_candidate_row(each, each is advice.candidate) for each in advice.candidates],
         "against": _against(run, advice),
         "against_words": _against_words(run, advice),
         "weights": _weights_words(advice),
@@ -85,7 +84,7 @@ def advice_section(run: RunContents) -> dict[str, Any] | None:
     }
 
 
-def _candidate_row(candidate: Candidate, advised: bool, task: Task) -> dict[str, Any]:
+def _candidate_row(candidate: Candidate, advised: bool) -> dict[str, Any]:
     """Return one candidate's row of the table."""
     alone = candidate.kind == "alone"
     rounds = sorted(set(candidate.rounds))
@@ -95,8 +94,8 @@ def _candidate_row(candidate: Candidate, advised: bool, task: Task) -> dict[str,
         "label": candidate.label,
         "advised": advised,
         "remark": remark,
-        "loss": "–" if alone else told(candidate.gain, "loss"),
-        "accuracy": "–" if alone else told(candidate.accuracy_gain, "accuracy", task.points),
+        "loss": "–" if alone else gain_cell(candidate.gain, "loss"),
+        "accuracy": "–" if alone else gain_cell(candidate.accuracy_gain, "accuracy"),
         "held_out": f"{np.mean(losses):.3f}" if losses else "–",
         "rounds": "–" if not rounds else str(rounds[0]) if len(rounds) == 1 else f"{rounds[0]} to {rounds[-1]}",
     }
@@ -120,7 +119,7 @@ def _against(run: RunContents, advice: Advice) -> list[dict[str, str]]:
     for words, bound, candidate in zip(("hard coalitions", "own weights"), bounds, _rivals(advice), strict=True):
         row = {"way": words, "bound": figure(bound), "label": "not tried", "loss": "–", "gain": "–"}
         if candidate is not None:
-            found = _candidate_row(candidate, False, advice.task)
+            found = _candidate_row(candidate, False)
             row |= {"label": candidate.label, "loss": found["held_out"], "gain": found["loss"]}
         rows.append(row)
     return rows

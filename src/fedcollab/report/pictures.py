@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedcollab.report import advice_charts, charts, trained, training_charts
-from fedcollab.report.advised import NAMED, expected_rows, groups_of
+from fedcollab.report.advised import MOST_DRAWN, expected_rows, groups_of
 from fedcollab.report.differences import (
     between_coalitions,
     label_rows,
@@ -49,7 +49,7 @@ def pictures(run: RunContents, moved: dict[str, Any] | None, *, live: bool) -> d
     if live and moved is not None:
         if not crowded:
             made["matrix"] = charts.matrix(run.distances, labels, live=True)
-        made["bounds"] = charts.bounds(None, min(count, NAMED)).properties(height=260)
+        made["bounds"] = charts.bounds(None, min(count, MOST_DRAWN)).properties(height=260)
         made["totals"] = charts.totals(None).properties(height=90)
     elif not live:
         made["matrix"] = charts.matrix(run.distances, labels)
@@ -84,7 +84,7 @@ def pictures(run: RunContents, moved: dict[str, Any] | None, *, live: bool) -> d
 
 def _drawn(run: RunContents) -> int:
     """Return how many clients, or groups of clients, stand side by side in a picture."""
-    return len(run.names) if len(run.names) <= NAMED else len(groups_of(run))
+    return len(run.names) if len(run.names) <= MOST_DRAWN else len(groups_of(run))
 
 
 def _in_groups(run: RunContents, rows: charts.Rows, measured: tuple[str, ...], by: str | None = None) -> charts.Rows:
@@ -101,7 +101,7 @@ def _in_groups(run: RunContents, rows: charts.Rows, measured: tuple[str, ...], b
     by : str, optional
         A field whose values are kept apart.
     """
-    if len(run.names) <= NAMED:
+    if len(run.names) <= MOST_DRAWN:
         return rows
     made: charts.Rows = []
     for place, (label, members) in enumerate(groups_of(run).items()):

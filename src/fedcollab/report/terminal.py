@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from fedcollab.report.absent import unmeasured
 from fedcollab.report.advised import gain_table_rows, gain_unit
 from fedcollab.report.judgement import Judgement
 from fedcollab.report.words import amount, answer_sentence, coalition_line, measure, plus_minus, range_of_names, signed
+from fedcollab.runs.run import WAYS
 from fedcollab.uncertainty import LEVEL
 from fedcollab.wire import absence
 from fedcollab.wire.absence import words
@@ -38,6 +40,46 @@ def console() -> Console:
     """Return a console with colour only on a terminal, and without wrapping at 80 columns in a pipe."""
     made = Console(highlight=False)
     return made if made.is_terminal else Console(highlight=False, width=110)
+
+
+def plain_table(*headings: str, right: Collection[str] | None = None, **settings: Any) -> Table:
+    """Return a table that has headings alone, in the style of all tables on the terminal.
+
+    Parameters
+    ----------
+    *headings : str
+        The headings of the columns.
+    right : collection of str, optional
+        Those of them whose columns are flush right; all but the first one if it is not given.
+    **settings
+        Further settings of every column, as `rich.table.Table.add_column` takes them.
+    """
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for place, heading in enumerate(headings):
+        flush = place > 0 if right is None else heading in right
+        table.add_column(heading, justify="right" if flush else "left", **settings)
+    return table
+
+
+def unmeasured(results: Mapping[str, TrainingResult], ways: Mapping[str, str] = WAYS) -> list[str]:
+    """Return a sentence for each way of training at whose end clients did not answer, so that figures lack them.
+
+    Parameters
+    ----------
+    results : mapping of TrainingResult
+        What was trained, by way of training.
+    ways : mapping of str
+        What each way is called (see `ways.way_words`).
+    """
+    lines = []
+    for way, result in results.items():
+        missing = [name for name, value in zip(result.names, result.reported, strict=True) if math.isnan(value)]
+        if missing:
+            lines.append(
+                f"{range_of_names(missing)} did not answer at the end of training {ways.get(way, way)}: its figures, "
+                f"IPR and RSD are of {len(result.names) - len(missing)} of {len(result.names)} clients."
+            )
+    return lines
 
 
 def show_demo_start(scenario: Scenario) -> None:
@@ -127,9 +169,7 @@ def show_advice(advice: Advice) -> None:
         order = sorted(names, key=lambda name: -advice.gains[name].accuracy.mean)
         names = [*order[: LISTED // 2], *order[-(LISTED // 2) :]]
         shown.print(f"The {LISTED // 2} clients that gain most and least, of {len(advice.names)}:")
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("client", f"expected gain ({gain_unit(advice)})", "80 % interval", "probability of gaining"):
-        table.add_column(heading, justify="left" if heading == "client" else "right")
+    table = plain_table("client", f"expected gain ({gain_unit(advice)})", "80 % interval", "probability of gaining")
     for name, *cells in gain_table_rows(advice, names):
         table.add_row(escape(name), *cells)
     shown.print(table)
@@ -145,21 +185,11 @@ def gain_table(judgement: Judgement, *, narrow: bool = False) -> Table:
     narrow : bool
         Leave out RSD and the further measures, so that 80 columns are enough.
     """
-    table = Table(box=None, pad_edge=False, header_style="bold")
     task = judgement.task
     further = [] if narrow else list(task.further)
     spread = [] if narrow else ["RSD"]
-    for heading in (
-        "training",
-        task.score,
-        "gain",
-        "IPR",
-        *spread,
-        "worst client",
-        *(f.short for f in further),
-        task.loss,
-    ):
-        table.add_column(heading, justify="left" if heading == "training" else "right", no_wrap=narrow)
+    headings = ("training", task.score, "gain", "IPR", *spread, "worst client", *(f.short for f in further), task.loss)
+    table = plain_table(*headings, no_wrap=narrow)
     figures = judgement.figures()["results"]
     for way in judgement.results:
         accuracy, found = judgement.accuracy(way), figures[way]
@@ -224,10 +254,7 @@ def show_distances(distances: Distances, next_command: str) -> None:
         f"method {distances.method}: from {matrix[off].min():.2f} to {matrix[off].max():.2f}."
     )
     if len(names) <= 12:
-        table = Table(box=None, pad_edge=False, header_style="bold")
-        table.add_column("")
-        for name in names:
-            table.add_column(escape(name), justify="right")
+        table = plain_table("", *map(escape, names))
         for position, name in enumerate(names):
             seen = [i != position and bool(known) for i, known in enumerate(distances.observed[position])]
             cells = [f"{value:.2f}" if known else "·" for value, known in zip(matrix[position], seen, strict=True)]
@@ -256,9 +283,7 @@ def show_training(result: TrainingResult, folder: Path, judgement: Judgement | N
     own = Judgement.of({"trained": result}, None, result.names)
     for line in () if judgement is None else judgement.contradictions():
         shown.print(f"[bold red]Not confirmed by training.[/bold red] {escape(line)}")
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("coalition")
-    table.add_column(own.task.score, justify="right")
+    table = plain_table("coalition", own.task.score)
     for members in result.coalitions:
         mean = Judgement.of({"trained": result}, None, members).accuracy("trained").average
         table.add_row(escape(range_of_names(members)), f"{amount(mean.mean)}{plus_minus(mean)} %")

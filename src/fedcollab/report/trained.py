@@ -74,11 +74,6 @@ def _percent(found: Estimate) -> str:
     return f"{amount(found.mean)}{plus_minus(found)} %"
 
 
-def verdict_rows(run: RunContents) -> list[str]:
-    """Return a sentence for every client that was trained both alone and in its coalition."""
-    return [] if run.judgement is None else run.judgement.verdicts()
-
-
 def curve_rows(run: RunContents) -> list[dict[str, Any]]:
     """Return, for each coalition that gets a picture, the mean accuracy of its clients by round and way of training."""
     groups = _groups(run)

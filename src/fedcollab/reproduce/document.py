@@ -137,10 +137,6 @@ def section(experiment: Experiment, made: Output, workspace: Workspace, why: dic
         Why numbers differ from the paper's, by experiment and table.
     folder : str
         Where the pictures are, seen from the page.
-
-    Returns
-    -------
-    str
     """
     lines = [f"## {experiment.name}", "", f"{experiment.title}. In the paper: {experiment.place}.", ""]
     lines += [

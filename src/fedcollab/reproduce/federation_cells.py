@@ -79,11 +79,6 @@ def policy_cell(name: str, split: int, model: str, policy: str, *, task: str | N
         One of `POLICIES`.
     task : str, optional
         As in `fedcollab.train`; of a numeric target R2 stands for accuracy.
-
-    Returns
-    -------
-    dict
-        Loss and accuracy of each client.
     """
     warnings.simplefilter("ignore", FedcollabWarning)
     who, how = choose("policy", policy, POLICIES)
@@ -268,11 +263,6 @@ def cached(
         Compute also cells that are there.
     say : function of str, optional
         Called with a line for every cell that was computed; by default it is printed.
-
-    Returns
-    -------
-    dict
-        The wanted cells, by key.
     """
     known = read_cells(path)
     wanted = list(keys)

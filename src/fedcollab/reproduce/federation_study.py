@@ -155,10 +155,6 @@ def make_study(
         Cells of the advice by (federation, split, model).
     policies : mapping
         Cells of the fixed policies, "alone" included, by (federation, split, model, policy).
-
-    Returns
-    -------
-    Study
     """
     lines, fixed = [], policies_of(model)
     for name in federations:
@@ -252,10 +248,6 @@ def pooled_clients(cells: Mapping[str, Sequence[Result]]) -> list[Pooled]:
     ----------
     cells : mapping of lists
         By federation: one cell a split, with gains over alone; predicted ones are left at 0 where a cell has none.
-
-    Returns
-    -------
-    list of Pooled
     """
     found = []
     for name, parts in cells.items():

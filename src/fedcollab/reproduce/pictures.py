@@ -131,7 +131,7 @@ def descents(losses: Sequence[Sequence[float]], converged: Sequence[int], best: 
         .properties(width=300, height=230)
     )
     known = alt.Chart(alt.InlineData(values=[{"loss": best, "word": "best partition"}]))
-    floor = known.mark_rule(strokeDash=[4, 4]).encode(y="loss:Q")
+    rule = known.mark_rule(strokeDash=[4, 4]).encode(y="loss:Q")
     word = known.mark_text(align="right", dx=-4, dy=9, x="width").encode(y="loss:Q", text="word:N")
     bars = (
         alt.Chart(alt.InlineData(values=[{"iterations": count} for count in converged]), title="(b) Last change")
@@ -142,7 +142,7 @@ def descents(losses: Sequence[Sequence[float]], converged: Sequence[int], best: 
         )
         .properties(width=300, height=230)
     )
-    return alt.hconcat(lines + floor + word, bars)
+    return alt.hconcat(lines + rule + word, bars)
 
 
 def joining(curves: Mapping[str, Sequence[Sequence[float]]], joined: int) -> Any:

@@ -77,10 +77,6 @@ def cells_of(workspace: Workspace, setup: Setup, samples: int, training_seed: in
         The seed that decides the clients' samples.
     training_seed : int
         The seed of the training.
-
-    Returns
-    -------
-    list of Cell
     """
     found = [cell_of(workspace, setup, row, samples, training_seed=training_seed) for row in (FEDCOLLAB, LOCAL)]
     return [cell for cell in found if cell is not None]

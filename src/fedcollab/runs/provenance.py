@@ -69,11 +69,6 @@ def differences(known: Mapping[str, Any], wanted: Mapping[str, Any], *, newcomer
     newcomers : bool
         Whether a client that is known only now counts as a difference.
 
-    Returns
-    -------
-    list of str
-        One text for each difference.
-
     Examples
     --------
     >>> differences({"seed": 0, "clients": {"north": "a"}}, {"seed": 1, "clients": {"north": "b", "south": "c"}})

@@ -39,24 +39,12 @@ def concept_shift(
 
     Parameters
     ----------
-    data : Images
-        The data set to deal samples from.
-    seed : int
-        Decides which samples each client gets.
-    iid : bool
-        Whether labels are drawn independently from the shares, instead of the shares rounded to whole samples.
-    clients : int
-        How many clients, in equal blocks of each type.
+    data, seed, iid, clients, quantity, test
+        As in `label.label_shift`, the mix being the pool's label shares.
     swapped : int, optional
         s, the labels that types 0 and 1 (and types 2 and 3) disagree on: see `paper_permutations`.
     permutations : sequence of rows, optional
         Instead of `swapped`: the new index of each label, one row a type.
-    quantity, test : int or sequence of int, optional
-        Training and test samples: one number, one per type or one per client. The data set's usual sizes by default.
-
-    Returns
-    -------
-    Scenario
     """
     classes = len(data.classes)
     if permutations is None:

@@ -44,10 +44,6 @@ def dirichlet(
         Training and test samples: one number for all clients or one per client.
     quantity_skew : float
         sigma of log-normal quantities m_i = quantity exp(sigma z_i - sigma^2 / 2), at least 2; 0 leaves `quantity`.
-
-    Returns
-    -------
-    Scenario
     """
     types = np.arange(int(number("clients", clients, at_least=1, at_most=MOST_CLIENTS, whole=True)))
     mixes = draw_mixes(label_shares(data), number("alpha", alpha, above=0), len(types), seed)

@@ -46,22 +46,10 @@ def feature_shift(
 
     Parameters
     ----------
-    data : Images
-        The data set to deal samples from.
-    seed : int
-        Decides which samples each client gets.
-    iid : bool
-        Whether labels are drawn independently from the shares, instead of the shares rounded to whole samples.
-    clients : int
-        How many clients, in equal blocks of each type.
+    data, seed, iid, clients, quantity, test
+        As in `label.label_shift`, the mix being the pool's label shares.
     angles : sequence of float
         Degrees counter-clockwise, one a type.
-    quantity, test : int or sequence of int, optional
-        Training and test samples: one number, one per type or one per client. The data set's usual sizes by default.
-
-    Returns
-    -------
-    Scenario
     """
     if not isinstance(angles, (list, tuple, np.ndarray)) or len(angles) == 0:
         raise InputError(f"`angles` (={angles!r}) must be a list of degrees, one a type")

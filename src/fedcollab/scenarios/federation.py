@@ -61,10 +61,6 @@ def read_federation(name: str) -> Tables:
     name : str
         "heart", one of the declared federations, or a folder of your own in FEDCOLLAB_DATA/federations.
 
-    Returns
-    -------
-    Tables
-
     Raises
     ------
     InputError
@@ -145,10 +141,6 @@ def federation(
         Must be False: the rows are the clients' own.
     clients, quantity, test, share
         As in `federation_clients`.
-
-    Returns
-    -------
-    Scenario
     """
     if not isinstance(data, Tables):
         raise InputError(f"`dataset` must be one of: heart, {', '.join(TABLES)} in the scenario federation")

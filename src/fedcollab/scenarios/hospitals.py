@@ -90,10 +90,6 @@ def hospitals(data: Any, *, seed: int = 0, iid: bool = False, test: float = 0.2,
         Share held out for testing, stratified by label; 0 for none.
     features : {"usable", "all"}
         The 10 features that all hospitals measured, or all 13.
-
-    Returns
-    -------
-    Scenario
     """
     if not isinstance(data, dict):
         raise InputError("`dataset` must be 'heart' in the scenario heart")

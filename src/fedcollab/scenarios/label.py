@@ -66,10 +66,6 @@ def label_shift(
     quantity, test : int or sequence of int, optional
         Training and test samples: one number, one per type or one per client. The data set's usual sizes by default.
 
-    Returns
-    -------
-    Scenario
-
     Raises
     ------
     InputError

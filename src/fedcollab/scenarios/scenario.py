@@ -107,10 +107,6 @@ def make_scenario(
         How to train on the scenario.
     images, labels : function of (values, type), optional
         What to do with the pixels (before they are normalised) and with the labels of a type.
-
-    Returns
-    -------
-    Scenario
     """
     dealt = deal(
         data.labels,

@@ -40,10 +40,6 @@ def per_client(argument: str, value: PerClient, types: Ints, *, least: int) -> I
     least : int
         The smallest number that is allowed.
 
-    Returns
-    -------
-    array of int
-
     Raises
     ------
     InputError

@@ -53,10 +53,6 @@ def two_clients(
         Their total variation distance, from 0 to 1.
     quantity, test : int or sequence of int
         Training and test samples: one number for both clients or one each.
-
-    Returns
-    -------
-    Scenario
     """
     if shift not in SHIFTS:
         raise InputError(unknown("shift", shift, SHIFTS))

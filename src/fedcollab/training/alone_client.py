@@ -7,7 +7,6 @@ leave.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, NotRequired, TypedDict, cast
@@ -171,7 +170,7 @@ def _limit_alone(message: AloneMessage, silo: Silo, limits: Limits) -> None:
     """Refuse a setting that does not fit, and too few samples; no weights leave, so that it needs no partners."""
     require_samples(len(silo.arrays.y), limits, "a measurement")
     limit_setting(message, silo, limits)
-    setting = Setting(**json.loads(message["setting"]))
+    setting = Setting.from_json(message["setting"])
     honest.check_steps(setting, silo)
     asked = {"round": 1, "w": message["w"], "training": message["training"]}
     honest.check_start(asked, silo, setting, ALONE_START, trained=False)

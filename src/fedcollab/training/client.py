@@ -136,7 +136,7 @@ def train_stacked(messages: Messages, silos: Silos) -> dict[str, Message]:
 def limit_setting(message: Any, silo: Silo, limits: Limits) -> None:
     """Refuse a setting whose model or algorithm is unknown here, does not fit the weights, or asks for too much."""
     try:
-        setting = Setting(**json.loads(message["setting"]))
+        setting = Setting.from_json(message["setting"])
         spec = json.loads(setting.model)
         shape, classes, loss = tuple(spec["shape"]), spec["classes"], LOSSES[spec.get("loss", CROSS_ENTROPY)]
         whole = all(
@@ -177,17 +177,18 @@ def limit_train(message: TrainMessage, silo: Silo, limits: Limits) -> None:
     """Refuse a coalition that is too small or without this silo, too few samples, or a setting that does not fit."""
     limit_coalition(message, silo, limits)
     limit_setting(message, silo, limits)
-    if growing_of(json.loads(message["setting"])["model"]) is not None:
+    setting = Setting.from_json(message["setting"])
+    if growing_of(setting.model) is not None:
         raise Refused("trees are grown by histograms (`train-trees`); they have no updates of weights")
     limit_masks(message, silo, limits)
-    honest.check_steps(Setting(**json.loads(message["setting"])), silo)
+    honest.check_steps(setting, silo)
 
 
 def _limit_update(message: TrainMessage, silo: Silo, limits: Limits) -> None:
     """Refuse what `limit_train` refuses, and weights that honest training would not send."""
     limit_train(message, silo, limits)
     given = cast(Message, message)
-    honest.check_start(given, silo, Setting(**json.loads(message["setting"])), slot_of(given, TRAINING))
+    honest.check_start(given, silo, Setting.from_json(message["setting"]), slot_of(given, TRAINING))
 
 
 @action(

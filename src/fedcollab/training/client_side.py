@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -51,11 +50,6 @@ def in_stacks(
         The model decides how many fit into a stack.
     device : str
         Where the model runs.
-
-    Returns
-    -------
-    list of dict
-        The results of each stack.
     """
     with lend_network(setting, device) as network:
         limit = max(1, min(STACK_CLIENTS, STACK_BYTES // (4 * network.size))) if network.widths else 1
@@ -66,7 +60,7 @@ def in_stacks(
 
 def setting_of(messages: Messages) -> Setting:
     """Return the setting that the messages share."""
-    return Setting(**json.loads(next(iter(messages.values()))["setting"]))
+    return Setting.from_json(next(iter(messages.values()))["setting"])
 
 
 def algorithm_of(setting: Setting) -> Algorithm:

@@ -140,7 +140,7 @@ def _outcome(message: CompareMessage, position: int, silo: Silo) -> Outcome | No
     w = message.get(f"w{position}")
     if not isinstance(w, np.ndarray):
         return outcomes.kept_of(silo, message["trainings"][position])
-    setting, data = Setting(**json.loads(message["settings"][position])), data_of(silo)
+    setting, data = Setting.from_json(message["settings"][position]), data_of(silo)
     with lend_network(setting, silo.device) as network:
         logits = gradient(network, setting).logits(tensor_of(w, silo.device), data["x_test"])
         return outcomes.of_outputs(

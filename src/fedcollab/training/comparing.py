@@ -6,10 +6,9 @@ over its test samples (`compare_client`).
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +21,7 @@ from fedcollab.training.comparison import MAJORITY, Comparison
 from fedcollab.training.descend import Setting
 from fedcollab.training.losses import CROSS_ENTROPY
 from fedcollab.training.models import MODELS, Network, size_of
-from fedcollab.training.result import TrainingResult, schema_of
+from fedcollab.training.result import TrainingResult
 from fedcollab.wire.message import Message
 
 
@@ -56,11 +55,8 @@ def compare(clients: Clients, results: Mapping[str, TrainingResult]) -> Comparis
     if not results or MAJORITY in results:
         raise InputError(f"`results` (={sorted(results)}) must name at least one training, none of them {MAJORITY!r}")
     first = next(iter(results.values()))
-    if isinstance(clients, Federation):
-        federation = clients
-    else:
-        federation = federate(clients, schema=Schema.from_json(json.dumps(first.schema)))
-    prepared = schema_of(federation.schema.to_json())
+    federation = clients if isinstance(clients, Federation) else federate(clients, schema=Schema.of(first.schema))
+    prepared = federation.schema.as_dict()
     for name, result in results.items():
         if result.schema != prepared:
             raise InputError(
@@ -86,9 +82,9 @@ def compare(clients: Clients, results: Mapping[str, TrainingResult]) -> Comparis
         if answer is None or "loss" not in answer:
             continue
         samples[row] = answer["samples"]
-        told = np.flatnonzero(answer["known"])
+        compared = np.flatnonzero(answer["known"])
         for key in wider.keys() & answer.keys():
-            where = np.ix_(*[told] * answer[key].ndim)
+            where = np.ix_(*[compared] * answer[key].ndim)
             wider[key][row][where] = answer[key][where]
     return Comparison(known.names, (*results, MAJORITY), samples, **wider)
 
@@ -125,7 +121,7 @@ def _weights(result: TrainingResult, name: str) -> NDArray[np.float32] | None:
 def _setting(result: TrainingResult) -> str:
     """Return the setting of a training as messages carry it."""
     known = {each.name: result.settings[each.name] for each in fields(Setting) if each.name in result.settings}
-    return json.dumps(asdict(Setting(**{**known, "model": _network(result)})))
+    return Setting(**{**known, "model": _network(result)}).to_json()
 
 
 def _network(result: TrainingResult) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,15 @@ class Setting:
     optimizer: str = "sgd"
     keep: Sequence[str] = ()
     averaging: float = 0.0
+
+    def to_json(self) -> str:
+        """Return the setting as JSON, as messages carry it."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Setting:
+        """Return the setting that `to_json` wrote as text."""
+        return cls(**json.loads(text))
 
 
 @dataclass(eq=False)
@@ -146,8 +156,8 @@ def descend(
         plan(len(c.y), setting.batch_size, setting.epochs, setting.seed, "train", number, c.name, c.least)
         for c in clients
     ]
-    message = _stack([client.message for client in clients])
-    state = _stack([client.state for client in clients])
+    message = stack([client.message for client in clients])
+    state = stack([client.state for client in clients])
     w = algorithm.begin(message, state)
     begun = w.clone() if any(client.lot for client in clients) else w
     grad = gradient(network, setting, len(clients))
@@ -166,7 +176,7 @@ def descend(
     steps = torch.tensor([[float(len(steps))] for steps in plans], device=w.device)
     reply = algorithm.reply(w, message, state, steps, setting.lr)
     loss = grad.mean_loss.numpy()
-    return _unstack(reply, len(clients)), _unstack(state, len(clients)), loss
+    return unstack(reply, len(clients)), unstack(state, len(clients)), loss
 
 
 def personal(client: Local, algorithm: Algorithm, network: Network, setting: Setting, number: int) -> Tensor:
@@ -195,14 +205,14 @@ def personal(client: Local, algorithm: Algorithm, network: Network, setting: Set
         steps = drawn[:count]
         return stacked([client.x], [client.y], [steps]) if steps else ()
 
-    return algorithm.personal(_stack([client.message]), _stack([client.state]), grad, batches)[0]
+    return algorithm.personal(stack([client.message]), stack([client.state]), grad, batches)[0]
 
 
-def _stack(parts: Sequence[State]) -> State:
+def stack(parts: Sequence[State]) -> State:
     """Stack the states of several clients, one row for each client."""
     return {key: torch.stack([part[key] for part in parts]) for key in parts[0]}
 
 
-def _unstack(values: State, count: int) -> list[State]:
+def unstack(values: State, count: int) -> list[State]:
     """Return the states of `count` clients from their stack."""
     return [{key: value[row] for key, value in values.items()} for row in range(count)]

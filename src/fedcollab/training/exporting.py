@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import inspect
 import io
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict
@@ -72,7 +71,7 @@ def export_models(result: TrainingResult, folder: str | Path, *, pt: bool = Fals
     if result.personal and "personal" not in result.models:
         return {}
     names: dict[str, str] = {}
-    schema = Schema.from_json(json.dumps(result.schema))
+    schema = Schema.of(result.schema)
     if result.personal:
         groups = {quote(name, safe=" "): [name] for name in result.names}
     else:

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from fedcollab.errors import FedcollabWarning, Paused
 from fedcollab.wire.action import Action
+from fedcollab.wire.calls import Answered
 from fedcollab.wire.message import Message
-from fedcollab.wire.runtime import Answered
 
 if TYPE_CHECKING:
     from fedcollab.training.session import Session

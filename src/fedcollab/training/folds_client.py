@@ -8,12 +8,10 @@ Where that was asked for, they are compared with what the client reached alone (
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Annotated, Any, NotRequired, cast
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -35,7 +33,7 @@ from fedcollab.training.client_side import (
     sorted_arrays,
     tensors_sent,
 )
-from fedcollab.training.descend import Local, Setting
+from fedcollab.training.descend import Local, Setting, stack
 from fedcollab.training.folds import (
     COLUMNS,
     MOST_FOLDS,
@@ -49,7 +47,6 @@ from fedcollab.training.folds import (
     parts_of,
     unfit_folds,
 )
-from fedcollab.training.hooks import State
 from fedcollab.training.kept import first_state, with_own
 from fedcollab.training.measures import judged_loss, rounded_columns
 from fedcollab.training.plausible import impossible_folds
@@ -146,7 +143,7 @@ def _limit_folds(message: FoldsMessage, silo: Silo, limits: Limits) -> None:
     if len(message["w"]) != message["folds"] or message["folds"] > MOST_FOLDS:
         raise Refused(f"`w` has {len(message['w'])} models; expected one for each fold, and at most {MOST_FOLDS}")
     given = cast(Message, message)
-    honest.check_start(given, silo, Setting(**json.loads(message["setting"])), _slot(given, TRAINED))
+    honest.check_start(given, silo, Setting.from_json(message["setting"]), _slot(given, TRAINED))
 
 
 def train_folds_stacked(messages: Mapping[str, Any], silos: Mapping[str, Silo]) -> dict[str, Message]:
@@ -250,11 +247,11 @@ def _reply(message: Message, silo: Silo, folds: list[Done]) -> Message:
         return {"finite": True, "held_out": held_out}
     if "group" in message and kinds:
         refuse_absurd(message, silo, np.maximum.reduce([kind.loss for kind in kinds]))
-    replied = arrays_of(_stack([fold.reply for fold in folds]))
+    replied = arrays_of(stack([fold.reply for fold in folds]))
     _check_replies(
         message, silo, folds, max((judged_loss(kind.loss, silo, message["w"]) for kind in kinds), default=0.0)
     )
-    keep_state(silo, message, arrays_of(_stack([fold.state for fold in folds])), _slot(message))
+    keep_state(silo, message, arrays_of(stack([fold.state for fold in folds])), _slot(message))
     return masked_reply(message, silo, replied, {"finite": True, "held_out": held_out})
 
 
@@ -268,7 +265,7 @@ def _asked(message: Message, silo: Silo) -> list[NDArray[Any] | str]:
 
 def _check_replies(message: Message, silo: Silo, folds: list[Done], loss: float) -> None:
     """Refuse to send updates from which samples could be read, and keep what the next round is compared with."""
-    setting, slot = Setting(**json.loads(message["setting"])), _slot(message, TRAINED)
+    setting, slot = Setting.from_json(message["setting"]), _slot(message, TRAINED)
     replied = np.stack([fold.whole.cpu().numpy() for fold in folds if fold.whole is not None])
     with lend_network(setting, silo.device) as network:
         given = [
@@ -281,8 +278,3 @@ def _check_replies(message: Message, silo: Silo, folds: list[Done], loss: float)
 def _slot(message: Message, first: str = SLOT) -> str:
     """Return the place in a client's state for the fold models of a training: several trainings may run in step."""
     return slot_of(message, f"{first} {message.get('training', '')}")
-
-
-def _stack(parts: list[State]) -> State:
-    """Stack the arrays of the folds, one row for each fold."""
-    return {key: torch.stack([part[key] for part in parts]) for key in parts[0]}

@@ -93,11 +93,6 @@ class Gradient(ABC):
             One client's weights, [P].
         x : Tensor
             Features of n samples.
-
-        Returns
-        -------
-        Tensor
-            Of shape [n, classes].
         """
 
 
@@ -142,13 +137,7 @@ class Dense(Gradient):
         return gradient
 
     def descend(self, w: Tensor, batch: Batch, extra: Tensor | None = None, *, lr: float | None = None) -> None:
-        """Take a step in place without storing a gradient.
-
-        Parameters
-        ----------
-        w, batch, extra, lr
-            As in `Gradient.descend`.
-        """
+        """Take a step in place without storing a gradient."""
         lr = self.lr if lr is None else lr
         parts = self._backward(w, batch)
         if extra is not None:
@@ -261,13 +250,7 @@ class Automatic(Gradient):
         return gradient
 
     def descend(self, w: Tensor, batch: Batch, extra: Tensor | None = None, *, lr: float | None = None) -> None:
-        """Take a step in place on each client's weights, one client after the other.
-
-        Parameters
-        ----------
-        w, batch, extra, lr
-            As in `Gradient.descend`.
-        """
+        """Take a step in place on each client's weights, one client after the other."""
         lr = self.lr if lr is None else lr
         for row in range(len(w)):
             grads = self._grads(w, batch, row)

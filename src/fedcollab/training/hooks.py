@@ -266,6 +266,14 @@ def check_options(where: str, options: Mapping[str, Any], defaults: Mapping[str,
             number(key, value, at_least=0, whole=isinstance(defaults[key], int))
 
 
+def fine_tuned(w: Tensor, grad: Gradient, batches: Iterable[Batch]) -> Tensor:
+    """Return weights after a plain step on each of the batches; `w` itself is not changed."""
+    v = w.clone()
+    for batch in batches:
+        grad.descend(v, batch)
+    return v
+
+
 def average(values: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
     """Return the weighted sum in the order given (of client name), so that the order of clients never matters."""
     total = values[0] * weights[0]

@@ -215,11 +215,6 @@ def rounded_losses(
         As in `silo.rounding.rounded`.
     least : int
         How many samples a mean must not tell apart.
-
-    Returns
-    -------
-    array
-        The rounded means.
     """
     if not silo.limits.round_measures:
         return means
@@ -242,11 +237,6 @@ def shown_loss(losses: Floats, silo: Silo, asked: NDArray[np.float32]) -> Floats
         The silo.
     asked : array
         The weights that were sent.
-
-    Returns
-    -------
-    array
-        The loss, as one value.
     """
     each = capped(losses, silo)
     found: Floats = np.maximum(
@@ -297,11 +287,6 @@ def rounded_columns(
         As in `silo.rounding.rounded`.
     least : int
         How many samples a measure must not tell apart: more than elsewhere, since a plan has many rounds.
-
-    Returns
-    -------
-    list of float
-        The rounded columns.
     """
     if not silo.limits.round_measures:
         return list(columns)

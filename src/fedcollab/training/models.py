@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from fedcollab import seeds
 from fedcollab.data.schema import Schema
 from fedcollab.encoders.resnet import resnet18
-from fedcollab.errors import InputError, choose, number, unknown
+from fedcollab.errors import InputError, choose, first_line, number, unknown
 from fedcollab.training.hooks import check_options
 from fedcollab.training.losses import CROSS_ENTROPY, LOSSES, choose_loss
 from fedcollab.training.trees.forest import xgboost
@@ -318,8 +318,8 @@ class Network:
             with torch.no_grad():
                 output = self.module(torch.zeros(2, *spec["shape"], device=device))
         except (RuntimeError, ValueError, IndexError) as error:
-            reason = str(error).splitlines()[0]
-            raise InputError(f"{where} does not take features of shape {tuple(spec['shape'])}: {reason}") from None
+            shape = tuple(spec["shape"])
+            raise InputError(f"{where} does not take features of shape {shape}: {first_line(error)}") from None
         wanted = (2, spec["classes"])
         if not isinstance(output, Tensor) or tuple(output.shape) != wanted:
             got = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__

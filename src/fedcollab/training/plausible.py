@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcollab.secure.member import CHECKS
-from fedcollab.training.algorithms import ALGORITHMS
+from fedcollab.training.algorithms import ALGORITHMS, Algorithm
 from fedcollab.training.scores import Scores, scores_of
 
 #: the largest absolute value of a weight, or of what an algorithm sends beside them: beyond it training has diverged
@@ -53,8 +53,7 @@ def impossible_update(message: Mapping[str, Any], reply: Mapping[str, Any]) -> s
         most = LARGEST_LOSS if key == "loss" else LARGEST
         if isinstance(value, np.ndarray) and value.size and float(np.abs(value).max()) > most:
             return f"`{key[:40]}` has values beyond {most:g}"
-    algorithm = ALGORITHMS.get(json.loads(message["setting"])["algorithm"])
-    for key, shaped in getattr(algorithm, "replies", {}).items():
+    for key, shaped in _algorithm(message).replies.items():
         if key not in reply:
             return f"`{key}` is missing"
         if shaped == "weights" and reply[key].shape != reply["w"].shape:
@@ -62,6 +61,11 @@ def impossible_update(message: Mapping[str, Any], reply: Mapping[str, Any]) -> s
         if shaped == "count" and (reply[key].size != 1 or not 1 <= float(reply[key].reshape(-1)[0]) <= MOST_SAMPLES):
             return f"`{key}` must be one number of at least 1"
     return None
+
+
+def _algorithm(message: Mapping[str, Any]) -> type[Algorithm]:
+    """Return the class of the algorithm that a message names."""
+    return ALGORITHMS.get(json.loads(message["setting"])["algorithm"], Algorithm)
 
 
 def _impossible_layout(message: Mapping[str, Any], reply: Mapping[str, Any]) -> str | None:
@@ -73,8 +77,7 @@ def _impossible_layout(message: Mapping[str, Any], reply: Mapping[str, Any]) -> 
         return f"`layout` has `w` of shape {list(shapes.get('w', ()))}; expected {list(message['w'].shape)}"
     if sum(math.prod(shape) for shape in shapes.values()) + CHECKS != len(reply["masked"]):
         return f"`layout` does not fit the {len(reply['masked'])} numbers of `masked`"
-    algorithm = ALGORITHMS.get(json.loads(message["setting"])["algorithm"])
-    for key, shaped in getattr(algorithm, "replies", {}).items():
+    for key, shaped in _algorithm(message).replies.items():
         wanted = (math.prod(shapes["w"]),) if shaped == "weights" else (1, shapes["w"][0])  # of all, or one a fold
         if key not in shapes or math.prod(shapes[key]) not in wanted:
             return f"`layout` lacks `{key}`, or has it in another size"
@@ -86,8 +89,7 @@ def impossible_folds(message: Mapping[str, Any], reply: Mapping[str, Any]) -> st
     if "unfit" in reply:
         return None
     wanted = (2 if "mean" in message else 1) if message.get("measure", True) else 0
-    algorithm = ALGORITHMS.get(json.loads(message["setting"])["algorithm"])
-    if "alone" in message and getattr(algorithm, "personalises", False):
+    if "alone" in message and _algorithm(message).personalises:
         wanted *= 2
     if len(reply["held_out"]) != wanted:
         return f"`held_out` must be measures of {wanted} kind(s) of models"

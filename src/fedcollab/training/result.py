@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -314,9 +313,3 @@ def _aligned(result: TrainingResult, other: TrainingResult | None) -> Floats | N
         raise InputError("the two results are of different clients")
     position = {name: index for index, name in enumerate(other.names)}
     return other.reported[[position[name] for name in result.names]]
-
-
-def schema_of(text: str) -> dict[str, Any]:
-    """Return a schema's JSON as an object, to be stored with the models that need it."""
-    content: dict[str, Any] = json.loads(text)
-    return content

@@ -7,7 +7,6 @@ else the algorithm keeps beside the model (momentum, control variates, personal 
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -123,7 +122,7 @@ def retrain(
     >>> trained = train(clients, [["north", "east"], ["south"]], rounds=50, lr=0.1)      # doctest: +SKIP
     >>> retrain([*clients, newcomer], trained, ["south", "newcomer"]).accuracy           # doctest: +SKIP
     """
-    known = clients if isinstance(clients, Federation) else federate(clients, schema=_schema(result))
+    known = clients if isinstance(clients, Federation) else federate(clients, schema=Schema.of(result.schema))
     shared = [sum(known.quantities[name] for name in members if name in before) for before in result.coalitions]
     anew = scratch or result.model["name"] == TREES  # trees are grown anew: those there are were not the newcomer's
     old = None if anew or max(shared) == 0 else int(np.argmax(shared))
@@ -169,8 +168,3 @@ def _averaging(result: TrainingResult, coalition: int | None, stopping: str) -> 
         return None
     used = coalition is None or (coalition < len(result.averaged) and result.averaged[coalition])
     return before if used else 0.0
-
-
-def _schema(result: TrainingResult) -> Schema:
-    """Return the schema that a result was trained with."""
-    return Schema.from_json(json.dumps(result.schema))

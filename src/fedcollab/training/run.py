@@ -38,7 +38,7 @@ from fedcollab.training.recording import (
     traffic,
     traffic_between,
 )
-from fedcollab.training.result import TrainingResult, schema_of
+from fedcollab.training.result import TrainingResult
 from fedcollab.training.rounds import Grouping, Round, run_rounds
 from fedcollab.training.scores import SCORES
 from fedcollab.training.secure_rounds import SecureSums, check_secure, read_secure
@@ -363,7 +363,7 @@ def train(
         layout=network.layout,
         method=method,
         model={**json.loads(network.text), "weights_from": network.weights_from, "parameters": network.parameters},
-        schema=schema_of(schema.to_json()),
+        schema=schema.as_dict(),
         settings=settings,
         cost=spent(),
         stopped={order.index(label): why for label, why in session.stopped.items() if label in order},

@@ -6,10 +6,9 @@ each coalition's next model. The loop over rounds is `training.rounds`.
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -29,8 +28,8 @@ from fedcollab.training.models import Network
 from fedcollab.training.secure_rounds import SecureSums
 from fedcollab.training.trees.forest import Growing, growing_of
 from fedcollab.wire.action import Action
+from fedcollab.wire.calls import Answered
 from fedcollab.wire.message import Message
-from fedcollab.wire.runtime import Answered
 
 #: the actions whose replies are updates, unless their message says that nothing is trained
 UPDATES = ("train", "train-folds")
@@ -122,7 +121,7 @@ class Session:
 
     def __post_init__(self) -> None:
         self.initial = self.network.initial()
-        self.text = json.dumps(asdict(self.setting))
+        self.text = self.setting.to_json()
 
     def initials(self, count: int, stage: str) -> list[Tensor]:
         """Return `count` vectors of initial weights from different seeds; all other methods start from the first."""

@@ -32,8 +32,8 @@ from fedcollab.training.hooks import State
 from fedcollab.training.rounds import Grouping
 from fedcollab.training.session import Replies, Session, seen_key
 from fedcollab.training.trees.boosting import boost_folds
+from fedcollab.wire.calls import Answered
 from fedcollab.wire.message import Message
-from fedcollab.wire.runtime import Answered
 
 #: how many rows' worth of evidence the curve of all clients is, beside a coalition's own
 POOLED = 500.0
@@ -94,11 +94,6 @@ def train_in_step(
     drop : callable, optional
         Called after each round with the round and what each training that still runs has measured, by its position;
         returns the positions of those to end.
-
-    Returns
-    -------
-    list of dict
-        What each training measured.
     """
     results: list[dict[str, Curve]] = [{} for _ in trainings]
     waiting: dict[int, FoldCall] = {}

@@ -5,7 +5,6 @@ What a model says of a row is decided in one place, `answers_of`.
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -231,4 +230,4 @@ def load_model(
     if [(key, tuple(shape)) for key, shape in network.layout] != [(key, value.shape) for key, value in arrays.items()]:
         raise InputError(f"the model '{name}' has other parameters than those of this training")
     module = network.point(torch.from_numpy(flatten(arrays, network.layout))).eval()
-    return TrainedModel(module, Schema.from_json(json.dumps(result.schema)))
+    return TrainedModel(module, Schema.of(result.schema))

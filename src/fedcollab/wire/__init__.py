@@ -1,4 +1,12 @@
-"""Carrying messages between a server and its clients: messages, actions, and the runtimes of one process."""
+"""Carrying messages between a server and its clients: messages, actions, and the runtimes of one process.
+
+Begin with `action`: all that a client can ever be asked to do is declared with `@action`, beside the code that does it.
+
+`message`, `fields`, `bundle`   how a message is written, what a field of it may be, several messages in one
+`silo`, `limits`                a client's side, and what its administrator insists on
+`calls`, `runtime`              how clients are called, and what happens to those that do not answer (`absence`)
+`vectorised`, `serialised`      the two runtimes of one process: without and with writing each message
+"""
 
 from __future__ import annotations
 

@@ -179,11 +179,6 @@ def make_limits(table: Mapping[str, Any], actions: Collection[str]) -> Limits:
     actions : collection of str
         The names that `actions` may list.
 
-    Returns
-    -------
-    Limits
-        The limits.
-
     Raises
     ------
     InputError

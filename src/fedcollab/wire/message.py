@@ -60,11 +60,6 @@ def unpack(content: bytes, most: int | None = None, arrays: int | None = ARRAYS)
     arrays : int or None
         The most arrays allowed, beside a header of at most 1 MiB; None: neither is checked (a file of our own).
 
-    Returns
-    -------
-    dict
-        The message.
-
     Raises
     ------
     InputError

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +15,7 @@ from fedcollab.files import now
 from fedcollab.wire import absence
 from fedcollab.wire.absence import Absence, Policy
 from fedcollab.wire.action import Action, find
+from fedcollab.wire.calls import Answered, Calls
 from fedcollab.wire.fields import BrokenMessage
 from fedcollab.wire.limits import Limits
 from fedcollab.wire.message import Message, payload
@@ -72,23 +73,7 @@ class Cost:
         return {"rounds": self.rounds - before.rounds, "bytes": moved}
 
 
-@dataclass(frozen=True, eq=False)
-class Answered:
-    """What one call brought back.
-
-    Parameters
-    ----------
-    replies : dict
-        The reply of each client that answered, in order of name.
-    absent : mapping of str to str
-        Who did not answer, and why.
-    """
-
-    replies: dict[str, dict[str, Any]]
-    absent: Mapping[str, str]
-
-
-class Runtime(ABC):
+class Runtime(Calls):
     """The way from server code to clients: it carries messages there and replies back.
 
     `call` sends one message to each named client, has it carry an action out, and returns the replies by name, in order
@@ -104,8 +89,6 @@ class Runtime(ABC):
 
     Attributes
     ----------
-    names : tuple of str
-        The clients, in order of name.
     cost : Cost
         The traffic so far.
     absent : mapping of str to str
@@ -130,7 +113,7 @@ class Runtime(ABC):
     lasting: ClassVar[bool] = False
 
     def __init__(self, names: Iterable[str], policy: Policy | None = None) -> None:
-        self.names: tuple[str, ...] = tuple(sorted(names))
+        self._names = tuple(sorted(names))
         self.cost = Cost()
         self.policy = policy or Policy()
         self.absent: Mapping[str, str] = {}
@@ -141,57 +124,15 @@ class Runtime(ABC):
             twice = next(name for name in self.names if self.names.count(name) > 1)
             raise InputError(f"`clients` has the name {twice!r} twice; names must differ")
 
-    def call(
-        self, action: Action | str, messages: Mapping[str, Any], *, partial: bool = False
-    ) -> dict[str, dict[str, Any]]:
-        """Have each of the named clients carry an action out: one round.
-
-        Parameters
-        ----------
-        action : Action or str
-            What to do, or its name.
-        messages : mapping
-            A message for each client.
-        partial : bool
-            Return the replies of those who answered, as long as they are a quorum.
-
-        Returns
-        -------
-        dict
-            The reply of each client that answered, in order of name.
-
-        Raises
-        ------
-        InputError
-            If a name is not a client's.
-        Paused
-            If too few clients answered.
-        """
-        (answered,) = self.call_several([(action, messages)], partial=partial)
-        return answered.replies
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the clients' names in order, without those that were not there from the beginning."""
+        return self._names
 
     def call_several(
         self, calls: Sequence[tuple[Action | str, Mapping[str, Any]]], *, partial: bool = False
     ) -> list[Answered]:
-        """Have clients carry several actions out in one round: where a round costs seconds, in one message each.
-
-        Parameters
-        ----------
-        calls : sequence of (Action or str, mapping)
-            Each action, with a message for each client.
-        partial : bool
-            As in `call`.
-
-        Returns
-        -------
-        list of Answered
-            For each call the replies, and who did not answer.
-
-        Raises
-        ------
-        InputError, Paused
-            As in `call`.
-        """
+        """Carry the messages of one round, and ask those again that did not answer; see `Calls.call_several`."""
         actions = [find(action) for action, _ in calls]
         unknown = sorted({name for _, messages in calls for name in messages} - set(self.names))
         if unknown:
@@ -241,30 +182,6 @@ class Runtime(ABC):
                 f"{absence.reasons(answered.absent)}"
             )
 
-    def call_all(self, action: Action | str, message: Any, *, partial: bool = False) -> dict[str, dict[str, Any]]:
-        """Call every client with the same message.
-
-        Parameters
-        ----------
-        action : Action or str
-            What to do, or its name.
-        message : dict
-            The message.
-        partial : bool
-            Return the replies of those who answered, as long as they are a quorum.
-
-        Returns
-        -------
-        dict
-            The reply of each client that answered, in order of name.
-
-        Raises
-        ------
-        Paused
-            If too few clients answered.
-        """
-        return self.call(action, dict.fromkeys(self.names, message), partial=partial)
-
     def keep_journal(self, folder: Path) -> None:
         """List absences in a run directory from now on, including those of this process so far."""
         path = folder / absence.FILE
@@ -293,7 +210,7 @@ class Runtime(ABC):
             raise Paused(
                 f"{there} of {len(self.names)} client(s) are there, {needed} must be: {absence.reasons(missing)}"
             )
-        self.names = tuple(name for name in self.names if name not in missing)
+        self._names = tuple(name for name in self.names if name not in missing)
         self.missing |= missing
 
     def states(self) -> dict[str, dict[str, Message]]:
@@ -365,11 +282,6 @@ def check_clients(clients: Iterable[ClientData]) -> list[ClientData]:
     ----------
     clients : iterable of ClientData
         The clients.
-
-    Returns
-    -------
-    list of ClientData
-        The same, in order of name.
 
     Raises
     ------

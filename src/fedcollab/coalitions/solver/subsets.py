@@ -62,7 +62,7 @@ def programme(reduced: Floats, count: int, limit: float) -> list[int] | None:
     starts = np.flatnonzero(np.r_[True, whole[1:] != whole[:-1]])
     rest = whole ^ part
     best[0] = _low_programme(table[0], low)
-    floor = table.min(axis=1)
+    cheapest = table.min(axis=1)
     lowest = np.full(len(table), np.inf)
     lowest[0] = best[0].min()
     high_bits = count - low
@@ -75,7 +75,7 @@ def programme(reduced: Floats, count: int, limit: float) -> list[int] | None:
         row = best[high]
         while True:
             taken = sub | top
-            if floor[taken] + lowest[high ^ taken] < limit:
+            if cheapest[taken] + lowest[high ^ taken] < limit:
                 value = table[taken][part]
                 value += best[high ^ taken][rest]
                 np.minimum(row, np.minimum.reduceat(value, starts), out=row)

@@ -71,21 +71,14 @@ def estimate(
     label_counts : str
         Whether label counts were "drawn" or "set"; "auto" finds out (see `sampling.resample`).
 
-    Returns
-    -------
-    Estimate
-        Distances with standard errors and replicates.
-
     Raises
     ------
     InputError
         If a setting is out of range, or a client has fewer samples than `min_samples` demands.
     """
-    number("folds", folds, at_least=2, whole=True)
-    number("rounds", rounds, at_least=1, whole=True)
-    number("cap", cap, at_least=1, whole=True)
-    number("repeats", repeats, at_least=1, whole=True)
-    number("replicates", replicates, at_least=0, whole=True)
+    limits = {"folds": (folds, 2), "rounds": (rounds, 1), "cap": (cap, 1), "repeats": (repeats, 1)}
+    for name, (value, at_least) in {**limits, "replicates": (replicates, 0)}.items():
+        number(name, value, at_least=at_least, whole=True)
     least, sampling = request.min_samples(min_samples), request.sampling(label_counts)
     settings = CrossSettings(find(head).name, folds, rounds, cap, repeats, replicates, least, sampling)
     design = make_design(request, settings)
@@ -108,11 +101,6 @@ def make_design(request: Request, settings: CrossSettings) -> Design:
         The pairs; the clients are asked for the mean squared length of their samples.
     settings : CrossSettings
         The settings of the method.
-
-    Returns
-    -------
-    Design
-        What is trained for each pair.
     """
     least = settings.min_samples
     norms = dict.fromkeys(request.names, 1.0)  # for those who are lost: their pairs are not used
@@ -184,11 +172,6 @@ def conclude(design: Design, replies: Replies, cost: Cost | None) -> Estimate:
         The reply of each client to `cross-validate`.
     cost : Cost or None
         The cost to report, if no messages were sent.
-
-    Returns
-    -------
-    Estimate
-        The estimate of all pairs.
     """
     count = len(design.pairs)
     keys = ("accuracy", "variance", "fitted", "replicates")

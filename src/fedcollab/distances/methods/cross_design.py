@@ -15,27 +15,7 @@ from fedcollab.distances.request import Pair, places
 
 @dataclass(frozen=True)
 class CrossSettings:
-    """Settings of `cross`; see `cross.estimate`.
-
-    Parameters
-    ----------
-    head : str
-        The family of discriminators.
-    folds : int
-        Folds that each client's samples are cut into.
-    rounds : int
-        Rounds of training.
-    cap : int
-        Training samples a side at most.
-    repeats : int
-        Divisions of a pair's samples into folds at most (large pairs take fewer).
-    replicates : int
-        Joint replicates of the matrix.
-    min_samples : int
-        See `sampling.least`; training sizes are multiples of it.
-    label_counts : str
-        See `sampling.resample`.
-    """
+    """Settings of `cross`, which `cross.estimate` describes; training sizes are multiples of `min_samples`."""
 
     head: str = "free"
     folds: int = 5
@@ -139,11 +119,6 @@ def accelerate(
         How many steps to take.
     report : callable, optional
         Called with the number of steps done.
-
-    Returns
-    -------
-    Tensor
-        The last w.
     """
     look = w
     for t in range(rounds):

@@ -55,11 +55,6 @@ def macs(features: int, classes: int, hidden: int = 200) -> int:
     features, classes, hidden : int
         As in `parameters`.
 
-    Returns
-    -------
-    int
-        The number of operations.
-
     Examples
     --------
     >>> macs(512, 10), macs(512, 20)
@@ -134,11 +129,6 @@ def initial(seed: int, features: int, classes: int, hidden: int = 200) -> Tensor
         The weights are drawn from it.
     features, classes, hidden : int
         As in `parameters`.
-
-    Returns
-    -------
-    Tensor
-        One flat vector (P,).
     """
     generator = seeds.torch_generator(seed, "discriminator")
     inputs = {"w": features, "b": features, "v": classes, "a": classes, "out": hidden, "c": hidden}
@@ -193,11 +183,6 @@ def descend(flat: Tensor, x: Tensor, y: Tensor, target: Tensor, lr: float, class
         The step size.
     classes, hidden : int
         As in `parameters`.
-
-    Returns
-    -------
-    Tensor
-        The new weights (G, P).
     """
     net = unflatten(flat, x.shape[1], classes, hidden)
     logits, before = forward(flat, x, y, classes, hidden)

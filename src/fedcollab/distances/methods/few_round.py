@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcollab import seeds
-from fedcollab.distances.methods.few_round_client import moments, triangle_side, validate
+from fedcollab.distances.methods.few_round_client import moments, unfolded, validate
 from fedcollab.distances.plausible import impossible_accuracies, impossible_moments
 from fedcollab.distances.request import Estimate, Floats, Request, places
 from fedcollab.distances.sampling import folds as folding
@@ -49,28 +49,9 @@ CHOICES = ((0.0, 1.0), (0.5, 0.3))
 
 @dataclass(frozen=True)
 class FewRoundSettings:
-    """Settings of `few-round`, as they were used; see `few_round.estimate`.
+    """Settings of `few-round` as they were used; `few_round.estimate` describes them.
 
-    Parameters
-    ----------
-    labels : bool
-        Whether discriminators see the label.
-    width : int
-        Features after projection, at most.
-    folds : int
-        Folds that each client's samples are cut into.
-    ridge : float
-        Strength of the penalty.
-    replicates : int
-        Joint replicates of the matrix.
-    min_samples : int
-        See `sampling.least`.
-    privacy : dict or None
-        The noise of differential privacy, as applied.
-    label_counts : str
-        See `sampling.resample`.
-    emphasis : float
-        The exponent e of the module's header.
+    `privacy` is the noise as it was applied, `emphasis` the exponent e of the module's header.
     """
 
     labels: bool
@@ -121,11 +102,6 @@ def estimate(
         Epsilon, or a mapping with `epsilon` or `noise` (the multiplier), `delta` and `clip`; see `silo.privacy.read`.
     label_counts : str
         Whether label counts were "drawn" or "set"; "auto" finds out (see `sampling.resample`).
-
-    Returns
-    -------
-    Estimate
-        Distances with standard errors and replicates.
 
     Raises
     ------
@@ -293,11 +269,7 @@ def train_moments(triangles: NDArray[np.float32], quantity: int, noisy: bool = F
     array
         Mean moments (folds, labels, d + 1, d + 1).
     """
-    folds, classes, length = triangles.shape
-    side = triangle_side(length)
-    upper = np.triu_indices(side)
-    sums: Floats = np.zeros((folds, classes, side, side))
-    sums[..., upper[0], upper[1]] = sums[..., upper[1], upper[0]] = triangles
+    folds, sums = len(triangles), unfolded(triangles)
     equal = [quantity // folds + (fold < quantity % folds) for fold in range(folds)]
     held = np.array(equal) if noisy else np.rint(triangles[..., -1].sum(axis=1, dtype=np.float64))
     mean: Floats = (sums.sum(axis=0) - sums) / np.maximum(quantity - held, 1)[:, None, None, None]

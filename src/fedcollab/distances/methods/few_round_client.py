@@ -245,11 +245,6 @@ def project(x: Floats, width: int, seed: int) -> Floats:
         Features after projection.
     seed : int
         R is drawn from it, the same at every client.
-
-    Returns
-    -------
-    array
-        One row a sample.
     """
     features = x.shape[1]
     if features <= width:
@@ -268,6 +263,21 @@ def triangle_side(length: int) -> int:
     3
     """
     return int((np.sqrt(8 * length + 1) - 1) / 2)
+
+
+def unfolded(triangles: NDArray[Any]) -> Floats:
+    """Return symmetric matrices from their upper triangles, which are the last axis.
+
+    Examples
+    --------
+    >>> unfolded(np.array([1, 2, 3])).tolist()
+    [[1.0, 2.0], [2.0, 3.0]]
+    """
+    side = triangle_side(triangles.shape[-1])
+    first, second = np.triu_indices(side)
+    matrices: Floats = np.zeros((*triangles.shape[:-1], side, side))
+    matrices[..., first, second] = matrices[..., second, first] = triangles
+    return matrices
 
 
 def labels(plan: Mapping[str, Any], silo: Silo) -> NDArray[np.int64]:

@@ -47,11 +47,6 @@ def estimate(
     folds, rounds, cap, repeats, replicates, min_samples, label_counts
         As in `cross.estimate`.
 
-    Returns
-    -------
-    Estimate
-        Distances with standard errors and replicates.
-
     Raises
     ------
     InputError

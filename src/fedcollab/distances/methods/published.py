@@ -17,12 +17,11 @@ from dataclasses import asdict
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from fedcollab.distances.methods import span
 from fedcollab.distances.methods.discriminator import initial, parameters
 from fedcollab.distances.methods.published_client import Task, check, open_task, step, validate
-from fedcollab.distances.methods.published_loop import Active, PublishedSettings, inputs, watch
+from fedcollab.distances.methods.published_loop import Active, PublishedSettings, active_of_clients, inputs, watch
 from fedcollab.distances.request import Estimate, Floats, Request, places
 from fedcollab.errors import InputError, number
 from fedcollab.wire.runtime import Cost
@@ -116,11 +115,6 @@ def train_size(request: Request, train: int | None) -> int:
     train : int or None
         What the user gave.
 
-    Returns
-    -------
-    int
-        Training samples.
-
     Raises
     ------
     InputError
@@ -180,15 +174,11 @@ def exchange(request: Request, settings: PublishedSettings) -> tuple[Floats, NDA
     start = initial(request.seed, *inputs(request, settings), settings.hidden)
     w = start.repeat(len(request.pairs), 1)
 
-    def messages(active: Active) -> dict[str, tuple[list[int], Tensor]]:
-        """Return for each client its active pairs: their positions in its own list, and in the list of all."""
-        chosen = set(active.tolist())
-        chosen -= set(np.flatnonzero(~request.observed()).tolist())
-        listed = {name: [k for k, p in enumerate(pairs) if p in chosen] for name, pairs in mine.items()}
-        return {name: (own, torch.tensor(mine[name])[own]) for name, own in listed.items() if own}
+    def parts_of(active: Active) -> dict[str, tuple[list[int], list[int]]]:
+        return active_of_clients(mine, active[request.observed()[active]])
 
     def advance(active: Active, round_: int) -> None:
-        parts = messages(active)
+        parts = parts_of(active)
         replies = request.ask(
             step,
             {name: {"w": w[at].numpy(), "pairs": own, "round": round_} for name, (own, at) in parts.items()},
@@ -198,11 +188,11 @@ def exchange(request: Request, settings: PublishedSettings) -> tuple[Floats, NDA
             w[parts[name][1]] += torch.from_numpy(reply["w"]) / 2
 
     def balanced(active: Active) -> Floats:
-        parts = messages(active)
+        parts = parts_of(active)
         replies = request.ask(validate, {name: {"w": w[at].numpy(), "pairs": own} for name, (own, at) in parts.items()})
         total: Floats = np.zeros(len(request.pairs))
         for name, reply in replies.items():
-            total[parts[name][1].numpy()] += reply["accuracy"]
+            total[parts[name][1]] += reply["accuracy"]
         return total[active] - 1.0
 
     return watch(advance, balanced, len(request.pairs), settings, request)
@@ -221,11 +211,6 @@ def count(request: Request, settings: PublishedSettings, taken: NDArray[np.int64
         The settings of the method.
     taken : array of int
         The rounds that each pair took.
-
-    Returns
-    -------
-    Cost
-        Rounds, and bytes of each client.
     """
     model = parameters(*inputs(request, settings), settings.hidden) * 4
     checks = -(-taken // settings.every)

@@ -183,11 +183,6 @@ def local_update(task: Task, w: Tensor, pairs: list[int], round_: int, silo: Sil
         The number of the round, from 0.
     silo : Silo
         The client.
-
-    Returns
-    -------
-    Tensor
-        The new weights.
     """
     x, y = tensors(task, silo)
     train, _ = split(task, silo)

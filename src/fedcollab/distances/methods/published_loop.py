@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,31 +15,7 @@ Active = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class PublishedSettings:
-    """Settings of `published`, with the paper's defaults; see `published.estimate`.
-
-    Parameters
-    ----------
-    train : int
-        Training samples of every client.
-    labels : bool
-        Whether discriminators see the label.
-    lr : float
-        The step size.
-    batch : int
-        Samples of one step.
-    local_steps : int
-        Steps of each client in a round.
-    rounds : int
-        Rounds at most.
-    every : int
-        Rounds between validations.
-    patience : int
-        Validations without a better one after which a pair stops.
-    hidden : int
-        Hidden units of a discriminator.
-    min_samples : int
-        See `sampling.least`.
-    """
+    """Settings of `published`, with the paper's defaults; `published.estimate` describes them."""
 
     train: int
     labels: bool = True
@@ -69,6 +45,21 @@ def inputs(request: Request, settings: PublishedSettings) -> tuple[int, int]:
         Numbers of a sample, and classes; 0 classes for samples without labels.
     """
     return request.features(target=settings.labels), request.classes if settings.labels else 0
+
+
+def active_of_clients(mine: Mapping[str, list[int]], active: Active) -> dict[str, tuple[list[int], list[int]]]:
+    """Return the active pairs of each client that has any: their positions in its own list, and in the list of all.
+
+    Parameters
+    ----------
+    mine : mapping
+        The positions of each client's pairs in the list of all (see `request.places`).
+    active : array of int
+        The positions of the active pairs in the list of all.
+    """
+    chosen = set(active.tolist())
+    listed = {name: [k for k, pair in enumerate(pairs) if pair in chosen] for name, pairs in mine.items()}
+    return {name: (own, [mine[name][k] for k in own]) for name, own in listed.items() if own}
 
 
 def watch(

@@ -23,7 +23,7 @@ from torch import Tensor
 from fedcollab.distances.methods import published_client
 from fedcollab.distances.methods.discriminator import LABEL_WEIGHT, forward, initial, label_scale, parameters, unflatten
 from fedcollab.distances.methods.published_client import Task
-from fedcollab.distances.methods.published_loop import Active, PublishedSettings, inputs, watch
+from fedcollab.distances.methods.published_loop import Active, PublishedSettings, active_of_clients, inputs, watch
 from fedcollab.distances.request import Floats, Request, places
 from fedcollab.wire.silo import Silo
 
@@ -66,11 +66,6 @@ def watch_stacked(
         As in `run`.
     silos : mapping
         The clients' data.
-
-    Returns
-    -------
-    best, taken : array
-        As in `run`.
     """
     features, classes = inputs(request, settings)
     start = initial(request.seed, features, classes, settings.hidden)
@@ -85,26 +80,21 @@ def watch_stacked(
         def advance(active: Active, round_: int, w: Tensor = w, first: int = first) -> None:
             """Train the `active` pairs for round `round_`; `w` are the weights of the chunk that starts at `first`."""
             fresh = torch.zeros(len(w), w.shape[1], device=device)
-            for name, own, at in _own(mine, active + first, first):
+            for name, (own, pairs) in active_of_clients(mine, active + first).items():
+                at = [pair - first for pair in pairs]
                 fresh[at] += published_client.local_update(tasks[name], w[at], own, round_, silos[name]) / 2
             w[active] = fresh[active]
 
         def balanced(active: Active, w: Tensor = w, first: int = first) -> Floats:
             """Return 2 BalAcc - 1 of the `active` pairs; `w` are the weights of the chunk that starts at `first`."""
             total: Floats = np.zeros(len(w))
-            for name, own, at in _own(mine, active + first, first):
+            for name, (own, pairs) in active_of_clients(mine, active + first).items():
+                at = [pair - first for pair in pairs]
                 total[at] += published_client.accuracy(tasks[name], w[at], own, silos[name])
             return total[active] - 1.0
 
         best[chunk], taken[chunk] = watch(advance, balanced, len(chunk), settings, request, settle=True)
     return best, taken
-
-
-def _own(mine: dict[str, list[int]], active: Active, first: int) -> list[tuple[str, list[int], list[int]]]:
-    """List the clients with active pairs: their positions in its own list, and in the chunk that starts at `first`."""
-    chosen = set(active.tolist())
-    listed = [(name, [k for k, p in enumerate(pairs) if p in chosen]) for name, pairs in mine.items()]
-    return [(name, own, [mine[name][k] - first for k in own]) for name, own in listed if own]
 
 
 def watch_span(
@@ -118,11 +108,6 @@ def watch_span(
         As in `run`.
     silos : mapping
         The clients' data.
-
-    Returns
-    -------
-    best, taken : array
-        As in `run`.
     """
     state = Span(request, settings, tasks, silos)
     return watch(state.advance, state.balanced, len(request.pairs), settings, request, settle=True)

@@ -63,11 +63,6 @@ def order(seed: int, name: str, repeat: int, y: Ints, folds: int, label_counts: 
     label_counts : str
         "drawn": any order; "set": every fold gets the same share of every label.
 
-    Returns
-    -------
-    array of int
-        The positions of all samples.
-
     Examples
     --------
     With label counts that were set, clients with the same counts have the same in every fold:

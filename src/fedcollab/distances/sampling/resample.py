@@ -42,11 +42,6 @@ def resolve(asked: str, counts: Iterable[Counts]) -> str:
     counts : iterable of mapping
         The label counts of each client.
 
-    Returns
-    -------
-    str
-        "drawn" or "set".
-
     Raises
     ------
     InputError

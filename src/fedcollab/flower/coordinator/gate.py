@@ -50,11 +50,6 @@ def build(inner: int, certificate: Path | None, limits: Limits | None = None) ->
         The federation's certificate authority; None for a SuperLink without TLS.
     limits : Limits, optional
         What requests may take.
-
-    Returns
-    -------
-    Starlette
-        The application.
     """
     trust = True if certificate is None else ssl.create_default_context(cafile=str(certificate))
     scheme = "http" if certificate is None else "https"

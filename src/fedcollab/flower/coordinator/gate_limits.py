@@ -235,11 +235,6 @@ def protocol(limits: Limits) -> type[H11Protocol]:
     ----------
     limits : Limits
         The limits.
-
-    Returns
-    -------
-    type
-        A protocol for uvicorn.
     """
 
     class Limited(H11Protocol):

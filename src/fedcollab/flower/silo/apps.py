@@ -31,11 +31,6 @@ def install_app(fab: bytes, folder: Path) -> ClientApp:
         The app, as a zip file.
     folder : Path
         The folder; nothing that an earlier installation has left broken can be in it.
-
-    Returns
-    -------
-    flwr.clientapp.ClientApp
-        The ClientApp.
     """
     from flwr.cli.install import install_from_fab
     from flwr.clientapp.utils import get_load_client_app_fn

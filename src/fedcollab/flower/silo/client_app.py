@@ -63,11 +63,6 @@ def reply_to(envelope: Envelope, config: SiloConfig, run: str) -> Answer:
     run : str
         Flower's id of the run, for the log.
 
-    Returns
-    -------
-    Answer
-        What to send back.
-
     Raises
     ------
     InputError

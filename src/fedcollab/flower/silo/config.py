@@ -285,11 +285,6 @@ def current_config(node_config: Mapping[str, Any]) -> SiloConfig:
     ----------
     node_config : mapping
         Flower's config of the node, which in a simulation has its number.
-
-    Returns
-    -------
-    SiloConfig
-        The config.
     """
     if SIMULATION in os.environ and "partition-id" in node_config:
         return SiloConfig.read(Path(os.environ[SIMULATION]) / str(node_config["partition-id"]) / "silo.toml")

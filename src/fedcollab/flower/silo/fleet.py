@@ -123,11 +123,6 @@ class Fleet:
     def connect(self) -> int:
         """Tell the SuperLink that this silo is there.
 
-        Returns
-        -------
-        int
-            The node's id.
-
         Raises
         ------
         Refused
@@ -188,11 +183,6 @@ class Fleet:
     def pull(self) -> Received | None:
         """Ask for a message.
 
-        Returns
-        -------
-        Received or None
-            The message without its parts; None if there is none.
-
         Raises
         ------
         Unknown
@@ -210,11 +200,6 @@ class Fleet:
         ----------
         received : Received
             The message.
-
-        Returns
-        -------
-        dict
-            The parts, by name.
 
         Raises
         ------

@@ -36,11 +36,6 @@ def pack_message(message: Message, context: Context | None = None) -> dict[str, 
         The answer.
     context : flwr.app.Context, optional
         What the app has kept at this node.
-
-    Returns
-    -------
-    dict
-        What is sent.
     """
     message.metadata.__dict__["_message_id"] = message.object_id
     with no_object_id_recompute():
@@ -64,11 +59,6 @@ def pack_error(error: BaseException, received: bytes) -> dict[str, bytes]:
         text may hold what must not leave.
     received : bytes
         The metadata of the message.
-
-    Returns
-    -------
-    dict
-        What is sent.
     """
     kind = type(error)
     told = f"{kind.__name__}; the silo's log says more"
@@ -85,11 +75,6 @@ def hide_paths(text: str) -> str:
     ----------
     text : str
         The text of an error.
-
-    Returns
-    -------
-    str
-        The text, for the coordinator.
 
     Examples
     --------

@@ -59,11 +59,6 @@ class Signing:
         call_next : callable
             What sends it.
 
-        Returns
-        -------
-        httpx.Response
-            The answer.
-
         Raises
         ------
         InputError

@@ -42,11 +42,6 @@ class Worker:
         header, contents : mapping
             The silo's name, and the message as it travels.
 
-        Returns
-        -------
-        dict
-            The answer as it travels.
-
         Raises
         ------
         ChannelClosed

@@ -234,8 +234,8 @@ def _test(before: Distances, row: Distances, name: str, tested: int) -> Change:
 def _error(distances: Distances, at: int, partners: list[int]) -> NDArray[np.float64]:
     """Return the standard errors of a client's distances, none below the least that its samples allow."""
     mine, theirs = float(distances.quantities[at]), distances.quantities[partners].astype(np.float64)
-    floor = np.sqrt(2 / mine**2 + 2 / theirs**2)
+    least = np.sqrt(2 / mine**2 + 2 / theirs**2)
     if distances.stderr is None:
-        return np.maximum(floor, np.sqrt((1 / mine + 1 / theirs) / 2))
+        return np.maximum(least, np.sqrt((1 / mine + 1 / theirs) / 2))
     given = distances.stderr[at, partners]
-    return np.maximum(floor, np.where(np.isfinite(given), given, 1.0))
+    return np.maximum(least, np.where(np.isfinite(given), given, 1.0))

@@ -103,11 +103,6 @@ def record(
         The explanation in full.
     described : mapping
         How the clients describe themselves, for run.json.
-
-    Returns
-    -------
-    Path
-        The file of the history that describes the change.
     """
     known = entries(run)
     number = max(1, len(known))

@@ -137,11 +137,6 @@ def consider(
         What a regrouping must gain to be advised, as a share of the bound.
     method : str, default "placed"
         How the present partition was found, for its record.
-
-    Returns
-    -------
-    Regrouping
-        The comparison.
     """
     number("threshold", threshold, at_least=0)
     best = solve(distances, C=C, seed=seed, **limits)

@@ -70,10 +70,6 @@ def arrays(name: str) -> Arrays:
     name : str
         One of `DATA_SETS`.
 
-    Returns
-    -------
-    dict of arrays
-
     Raises
     ------
     InputError
@@ -134,11 +130,6 @@ def get(name: str, source: str | Path | None = None, say: Say = silent) -> Place
         A folder to take it from; otherwise the first of its sources that works.
     say : function, optional
         Called with messages for the user.
-
-    Returns
-    -------
-    Place
-        Where it is now.
 
     Raises
     ------

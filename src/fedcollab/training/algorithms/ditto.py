@@ -37,22 +37,10 @@ class Ditto(Algorithm):
         return {"v": message["w"].clone()}
 
     def step(self, w: Tensor, message: State, state: State, grad: Gradient, batch: Batch) -> None:
-        """Take one step with the coalition's model and one with the personal model, on the same batch.
-
-        Parameters
-        ----------
-        w, message, state, grad, batch
-            As in `Algorithm.step`.
-        """
+        """Take one step with the coalition's model and one with the personal model, on the same batch."""
         grad.descend(w, batch)
         grad.descend(state["v"], batch, (state["v"] - message["w"]).mul_(self.lam))
 
     def personal(self, message: State, state: State, grad: Gradient, batches: Batches) -> Tensor:
-        """Return the personal model that the client keeps between rounds.
-
-        Parameters
-        ----------
-        message, state, grad, batches
-            As in `Algorithm.personal`.
-        """
+        """Return the personal model that the client keeps between rounds."""
         return state["v"]

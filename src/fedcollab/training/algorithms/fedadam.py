@@ -42,13 +42,7 @@ class FedAdam(Algorithm):
         return {"w": w0, "m": torch.zeros_like(w0), "v": torch.full_like(w0, self.tau**2)}
 
     def aggregate(self, server: State, replies: Sequence[State], weights: Sequence[float]) -> State:
-        """Take one step of Adam along the mean update of the round.
-
-        Parameters
-        ----------
-        server, replies, weights
-            As in `Algorithm.aggregate`.
-        """
+        """Take one step of Adam along the mean update of the round."""
         update = average([reply["w"] for reply in replies], weights) - server["w"]
         m = self.b1 * server["m"] + (1 - self.b1) * update
         v = self.b2 * server["v"] + (1 - self.b2) * update**2

@@ -25,23 +25,11 @@ class FedNova(Algorithm):
     additive = False
 
     def reply(self, w: Tensor, message: State, state: State, steps: Tensor, lr: float) -> State:
-        """Return the trained weights and how many steps led to them.
-
-        Parameters
-        ----------
-        w, message, state, steps, lr
-            As in `Algorithm.reply`.
-        """
+        """Return the trained weights and how many steps led to them."""
         return {"w": w, "steps": steps}
 
     def aggregate(self, server: State, replies: Sequence[State], weights: Sequence[float]) -> State:
-        """Move the coalition's model by the mean update per step, times the mean number of steps.
-
-        Parameters
-        ----------
-        server, replies, weights
-            As in `Algorithm.aggregate`; every reply has `steps`.
-        """
+        """Move the coalition's model by the mean update per step, times the mean number of steps."""
         steps = [float(reply["steps"]) for reply in replies]
         effective = sum(p * tau for p, tau in zip(weights, steps, strict=True))
         scale = [p / tau for p, tau in zip(weights, steps, strict=True)]

@@ -30,11 +30,5 @@ class FedProx(Algorithm):
     mu: float = 0.1
 
     def step(self, w: Tensor, message: State, state: State, grad: Gradient, batch: Batch) -> None:
-        """Take one step along the gradient of the loss plus the proximal term.
-
-        Parameters
-        ----------
-        w, message, state, grad, batch
-            As in `Algorithm.step`.
-        """
+        """Take one step along the gradient of the loss plus the proximal term."""
         grad.descend(w, batch, (w - message["w"]).mul_(self.mu))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from fedcollab.training.gradient import Gradient
-from fedcollab.training.hooks import Algorithm, Batches, State, register
+from fedcollab.training.hooks import Algorithm, Batches, State, fine_tuned, register
 
 
 @register("finetune")
@@ -30,14 +30,5 @@ class Finetune(Algorithm):
     personalises = True
 
     def personal(self, message: State, state: State, grad: Gradient, batches: Batches) -> Tensor:
-        """Return the coalition's model after a few plain steps on the client's own data.
-
-        Parameters
-        ----------
-        message, state, grad, batches
-            As in `Algorithm.personal`.
-        """
-        v = message["w"].clone()
-        for batch in batches(self.steps):
-            grad.descend(v, batch)
-        return v
+        """Return the coalition's model after a few plain steps on the client's own data."""
+        return fine_tuned(message["w"], grad, batches(self.steps))

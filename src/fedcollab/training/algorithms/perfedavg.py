@@ -21,7 +21,7 @@ from torch import Tensor
 from fedcollab.errors import InputError
 from fedcollab.training.batches import Batch
 from fedcollab.training.gradient import Gradient
-from fedcollab.training.hooks import Algorithm, Batches, State, register
+from fedcollab.training.hooks import Algorithm, Batches, State, fine_tuned, register
 
 LEAST = 4
 VARIANTS = ("first-order", "hessian-free")
@@ -58,13 +58,7 @@ class PerFedAvg(Algorithm):
             raise InputError(f"`variant` (={self.variant!r}) must be one of: {', '.join(VARIANTS)}")
 
     def step(self, w: Tensor, message: State, state: State, grad: Gradient, batch: Batch) -> None:
-        """Take one step along the gradient that is found after a trial step.
-
-        Parameters
-        ----------
-        w, message, state, grad, batch
-            As in `Algorithm.step`.
-        """
+        """Take one step along the gradient that is found after a trial step."""
         parts = 2 if self.variant == "first-order" else 3
         ahead = w.clone()
         grad.descend(ahead, batch.part(0, parts, LEAST))
@@ -76,14 +70,5 @@ class PerFedAvg(Algorithm):
         w.sub_(v, alpha=grad.lr)
 
     def personal(self, message: State, state: State, grad: Gradient, batches: Batches) -> Tensor:
-        """Return the coalition's model after `steps` plain steps on the client's own data.
-
-        Parameters
-        ----------
-        message, state, grad, batches
-            As in `Algorithm.personal`.
-        """
-        v = message["w"].clone()
-        for batch in batches(self.steps):
-            grad.descend(v, batch)
-        return v
+        """Return the coalition's model after `steps` plain steps on the client's own data."""
+        return fine_tuned(message["w"], grad, batches(self.steps))

@@ -59,11 +59,6 @@ class PFedMe(Algorithm):
 
         Batch-norm statistics, which follow the parameters in a row of weights, have no gradient: the centre takes
         those of the personal model.
-
-        Parameters
-        ----------
-        w, message, state, grad, batch
-            As in `Algorithm.step`; `w` is the centre.
         """
         theta, pull, count = state["theta"], torch.zeros_like(w), grad.network.parameters
         theta[:, :count] = w[:, :count]
@@ -74,11 +69,5 @@ class PFedMe(Algorithm):
         w[:, count:] = theta[:, count:]
 
     def personal(self, message: State, state: State, grad: Gradient, batches: Batches) -> Tensor:
-        """Return the personal model as the last step left it (the last proximal point).
-
-        Parameters
-        ----------
-        message, state, grad, batches
-            As in `Algorithm.personal`.
-        """
+        """Return the personal model as the last step left it (the last proximal point)."""
         return state["theta"]

@@ -40,34 +40,16 @@ class Scaffold(Algorithm):
         return {"c": torch.zeros_like(message["w"])}
 
     def step(self, w: Tensor, message: State, state: State, grad: Gradient, batch: Batch) -> None:
-        """Take one step along the gradient corrected by the two control variates.
-
-        Parameters
-        ----------
-        w, message, state, grad, batch
-            As in `Algorithm.step`.
-        """
+        """Take one step along the gradient corrected by the two control variates."""
         grad.descend(w, batch, message["c"] - state["c"])
 
     def reply(self, w: Tensor, message: State, state: State, steps: Tensor, lr: float) -> State:
-        """Return the trained weights and the change of the client's control variate, which is renewed in `state`.
-
-        Parameters
-        ----------
-        w, message, state, steps, lr
-            As in `Algorithm.reply`.
-        """
+        """Return the trained weights and the change of the client's control variate, which is renewed in `state`."""
         change = (message["w"] - w) / (steps * lr) - message["c"]
         state["c"].add_(change)
         return {"w": w, "change": change}
 
     def aggregate(self, server: State, replies: Sequence[State], weights: Sequence[float]) -> State:
-        """Average the weights, and add the average change of the clients' control variates to the server's.
-
-        Parameters
-        ----------
-        server, replies, weights
-            As in `Algorithm.aggregate`.
-        """
+        """Average the weights, and add the average change of the clients' control variates to the server's."""
         w = average([reply["w"] for reply in replies], weights)
         return {"w": w, "c": server["c"] + average([reply["change"] for reply in replies], weights)}

@@ -19,9 +19,9 @@ from fedcollab.wire.silo import Silo
 
 
 def grown_alone(
-    rows: Rows, cuts: Cuts, rounds: int, how: Growing, eta: float, *, tell: Callable[[Margins], None]
+    rows: Rows, cuts: Cuts, rounds: int, how: Growing, eta: float, *, each_round: Callable[[Margins], None]
 ) -> Forest:
-    """Grow trees from the rows of one client; `tell` is called with the margins after 0, 1, 2, ... rounds.
+    """Grow trees from the rows of one client; `each_round` is called with the margins after 0, 1, 2, ... rounds.
 
     Parameters
     ----------
@@ -35,13 +35,8 @@ def grown_alone(
         How trees are grown.
     eta : float
         The step size.
-    tell : callable
+    each_round : callable
         What is to be done with the margins.
-
-    Returns
-    -------
-    Forest
-        The trees.
     """
     shape = replace(how.shape, rounds=rounds)
     forest = Forest(*(np.zeros(sides, dtype=np.float32) for _, sides in shape.parts))
@@ -50,7 +45,7 @@ def grown_alone(
     set_base(forest, histograms(blank, forest, 0, 0, cuts), cuts, shape.classes)
     for position in range(rounds + 1):
         margins = Margins(rows, sums + forest.base, shape.classes, Places(rows.x))
-        tell(margins)
+        each_round(margins)
         if position == rounds:
             break
         for level in range(shape.depth):
@@ -86,12 +81,12 @@ def outcomes_alone(
     assert how is not None
     found: list[list[list[Outcome]]] = [[[]] for _ in range(message["rounds"] + 1)]
     for place, part in enumerate(parts):
-        told: list[Outcome] = []
+        measured: list[Outcome] = []
 
-        def tell(margins: Margins, told: list[Outcome] = told) -> None:
-            told.append(margins.outcome(held=True))
+        def keep(margins: Margins, measured: list[Outcome] = measured) -> None:
+            measured.append(margins.outcome(held=True))
 
-        grown_alone(rows_to_show(part, silo, 1 + place), cuts, message["rounds"], how, setting.lr, tell=tell)
-        for outcomes, outcome in zip(found, told, strict=True):
+        grown_alone(rows_to_show(part, silo, 1 + place), cuts, message["rounds"], how, setting.lr, each_round=keep)
+        for outcomes, outcome in zip(found, measured, strict=True):
             outcomes[0].append(outcome)
     return found

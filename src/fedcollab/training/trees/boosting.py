@@ -96,9 +96,9 @@ def boost_round(number: int, session: Session) -> dict[str, float]:
         wanted = _wanted(models, step, level, cuts, how)
         if not wanted:
             break
-        sums, told = pooled_sums(session, wanted) if pooled else _asked(session, chosen, wanted)
+        sums, measured = pooled_sums(session, wanted) if pooled else _asked(session, chosen, wanted)
         _grow(models, step, level, sums, cuts, how, session.setting.lr)
-        losses |= told if step else {}
+        losses |= measured if step else {}
     for coalition, (w,) in models.items():
         session.servers[coalition] = {**session.servers[coalition], "w": torch.from_numpy(w)}
     return losses

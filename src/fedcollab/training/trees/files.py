@@ -42,8 +42,8 @@ def to_json(forest: Forest, shape: Shape, features: int) -> str:
     """
     rounds, classes, base = max(1, forest.rounds), shape.classes, forest.base
     if classes == 2:
-        said = np.clip(base, -MOST_BASE, MOST_BASE)
-        base, rest = 1 / (1 + np.exp(-said)), base - said
+        bounded = np.clip(base, -MOST_BASE, MOST_BASE)
+        base, rest = 1 / (1 + np.exp(-bounded)), base - bounded
         forest = replace(forest, value=forest.value.copy())
         forest.value[0] += rest
     trees = [
