@@ -15,7 +15,7 @@ import pytest
 
 from fedcollab.wire.limits import Limits, Privacy
 
-from . import crafted, deviations, differences, further, published, state, trees
+from . import alike, crafted, deviations, differences, further, published, state, trees
 from .target import NAME, Attack, Target
 
 TESTS = Path(__file__).parents[1]
@@ -31,7 +31,7 @@ WITH_NOISE = {
     for attack in (published.presence_by_norm, further.fingerprint_oracle, further.other_run_ids)
 }
 #: over a thousand messages: by `make test-slow`; stricter limits and masks only add refusals and errors
-SLOW = {"walked_measures", "outermost_rows"}
+SLOW = {"walked_measures", "outermost_rows", "copied_units"}
 ATTACKS = {
     **published.ATTACKS,
     **further.ATTACKS,
@@ -40,6 +40,7 @@ ATTACKS = {
     **state.ATTACKS,
     **trees.ATTACKS,
     **deviations.ATTACKS,
+    **alike.ATTACKS,
 }
 
 
@@ -74,7 +75,7 @@ def test_a_silo_without_these_limits_is_read(tmp_path: Path) -> None:
     """The attacks are real: without rounding, errors and checks they get much more than chance."""
     without: dict[str, Any] = {"round_measures": False, "blur_updates": False, "check_training": False}
     without |= {"updates_for_distances": True, "max_rounds": 10_000}
-    for name in ("empty_losses", "replicate_changes", "turned_trap", "cross_thresholds", "overflow"):
+    for name in ("empty_losses", "replicate_changes", "turned_trap", "silent_units", "cross_thresholds", "overflow"):
         recovered = ATTACKS[name](Target(tmp_path / name, Limits(**without)))
         assert recovered.beyond_chance, f"{name}: {recovered}"
     for name in ("lone_values", "two_schemas", "hair_apart", "sparse_column", "nested_splits"):

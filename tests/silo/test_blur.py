@@ -10,9 +10,9 @@ from fedcollab.training.blur import FEWEST, errors
 from fedcollab.training.models import Network
 
 
-@pytest.mark.parametrize("active", [1, 5, 40])
+@pytest.mark.parametrize("active", [0, 1, 5, 40])
 def test_the_error_of_a_unit_is_that_of_at_least_twenty_samples(active: int) -> None:
-    """All samples have one gradient at each unit, but where it is not active."""
+    """All samples for which the first unit is active have one gradient there; what the others would have counts too."""
     count = 40
     network = Network(Network.describe("mlp", {"widths": [2]}, [1], 2))
     x = torch.ones(count, 1)
@@ -21,8 +21,9 @@ def test_the_error_of_a_unit_is_that_of_at_least_twenty_samples(active: int) -> 
     w[:6] = torch.tensor([1.0, 0.0, 0.0, 1.0, 0.5, -0.5])  # weights, biases; the first unit's outgoing ones
     w[6] = 0.0
     mean, error = errors(network, w, x, torch.zeros(count, dtype=torch.int64))
-    exact = active * (1 - active / count) * (mean[0] / active).square()  # sum of squares, less the square of the sum
-    more = max(1.0, FEWEST / active)
-    wanted = (exact + (more - 1) * active * (mean[0] / active).square()).sqrt()
-    assert float(mean[0]) != 0
-    np.testing.assert_allclose(float(error[0]), float(wanted), rtol=1e-4, atol=1e-4)
+    here, elsewhere = 0.5 * 0.5 / count, 0.5 / (1 + np.exp(-0.5)) / count  # a sample's gradient, if it is let through
+    own = max(active, FEWEST if active else 0) * here**2
+    any_twenty = FEWEST * (active * here**2 + (count - active) * elsewhere**2) / count
+    wanted = max(own, any_twenty) - (active * here) ** 2 / count
+    np.testing.assert_allclose(float(mean[0]), -active * here, rtol=1e-4)
+    np.testing.assert_allclose(float(error[0].square()), wanted, rtol=1e-4, atol=1e-8)

@@ -122,7 +122,7 @@ def _train_alone(messages: Mapping[str, Any], silos: Mapping[str, Silo]) -> dict
     replies: dict[str, Message] = {}
     tracks = {}
     for name, message in messages.items():
-        parts = parts_of(silos[name], message["folds"], setting.seed)
+        parts = parts_of(silos[name], message["folds"], setting.seed, grown="cuts" in message)
         unfit = unfit_folds(parts, silos[name])
         if unfit:
             replies[name] = {"held_out": np.full((1, 1, len(COLUMNS)), np.nan), "unfit": unfit}

@@ -132,14 +132,20 @@ def errors(network: Network, w: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, T
     whole = Batch(x[None], y[None], shares([count], count, x.device), (count,))
     if network.widths:
         means, squares = [], []
-        for h, delta in Dense(network, 1.0)._backward(w, whole):
+        dense = Dense(network, 1.0)
+        parts, layers = dense._backward(w, whole), dense._layers(w)
+        for place, (h, delta) in enumerate(parts):
+            last = place == len(parts) - 1
+            open_to = delta[0] if last else parts[place + 1][1][0] @ layers[place + 1].weight[0]
+            least = min(FEWEST, count) * open_to.square().mean(0)[:, None]
             ones = torch.ones_like(h[0, :, :1])
             square = delta[0].square()
             alike = delta[0].abs().sum(0).square() / square.sum(0).clamp(min=1e-30)  # 0 where no sample has a gradient
             square = square * (FEWEST / alike.clamp(min=1)).clamp(min=1)
             for inputs in (h[0], ones):
                 means.append((delta[0].T @ inputs).flatten())
-                squares.append((square.T @ inputs.square()).flatten())
+                most = torch.maximum(square.T @ inputs.square(), least * inputs.square().mean(0))
+                squares.append(most.flatten())
         mean, square = torch.cat(means), torch.cat(squares)
         return mean, (square - mean.square() / count).clamp(min=0).sqrt()
     parts = max(2, min(PARTS, count // 2))

@@ -18,6 +18,7 @@ from fedcollab.threads import balance, in_threads
 from fedcollab.training.algorithms import make_algorithm
 from fedcollab.training.arrays import arrays_of, tensor_of
 from fedcollab.training.descend import Setting
+from fedcollab.training.displaced import displaced
 from fedcollab.training.hooks import Algorithm, State
 from fedcollab.training.models import Network
 from fedcollab.training.plausible import LARGEST
@@ -127,12 +128,12 @@ def keep_state(silo: Silo, message: Message, state: Message, slot: str = "train"
 
 
 def data_of(silo: Silo) -> Tensors:
-    """Return a silo's arrays as tensors on its device, made once."""
+    """Return a silo's arrays as tensors on its device, made once: training samples as models may see them."""
     arrays = silo.arrays
     if arrays not in _tensors:
-        _tensors[arrays] = {
-            key: torch.from_numpy(getattr(arrays, key)).to(silo.device) for key in ("x", "y", "x_test", "y_test")
-        }
+        x, y = displaced(silo)
+        found = {"x": x, "y": y, "x_test": arrays.x_test, "y_test": arrays.y_test}
+        _tensors[arrays] = {key: torch.from_numpy(value).to(silo.device) for key, value in found.items()}
     return _tensors[arrays]
 
 

@@ -87,10 +87,10 @@ class Done:
     whole: Tensor | None = None  # the trained weights, with those that stay at the client
 
 
-_parts: WeakKeyDictionary[Arrays, dict[tuple[int, int], list[Part]]] = WeakKeyDictionary()
+_parts: WeakKeyDictionary[Arrays, dict[tuple[int, int, bool], list[Part]]] = WeakKeyDictionary()
 
 
-def parts_of(silo: Silo, folds: int, seed: int) -> list[Part]:
+def parts_of(silo: Silo, folds: int, seed: int, *, grown: bool = False) -> list[Part]:
     """Return a client's training rows cut into folds, made once.
 
     Parameters
@@ -101,19 +101,23 @@ def parts_of(silo: Silo, folds: int, seed: int) -> list[Part]:
         How many folds.
     seed : int
         The training's seed; the client's own samples make the draw unknown to a server.
+    grown : bool, default False
+        Whether trees are grown on them, which know groups of rows (`trees.groups`): then rows are not displaced.
     """
     known = _parts.setdefault(silo.arrays, {})
-    if (folds, seed) not in known:
+    if (folds, seed, grown) not in known:
         known.clear()
-        data = data_of(silo)
         draw = seeds.generator(seed, "training folds", silo.secret)
         fold = fold_of(silo.arrays.y, folds, draw, silo.arrays.groups)
         masks = [torch.from_numpy(fold == number).to(silo.device) for number in range(folds)]
         spread = SCORES[silo.schema.task].spread(silo.arrays.y)
-        known[folds, seed] = [
-            Part(data["x"][~held], data["y"][~held], data["x"][held], data["y"][held], spread) for held in masks
-        ]
-    return known[folds, seed]
+        if grown:
+            x, y = (torch.from_numpy(values).to(silo.device) for values in (silo.arrays.x, silo.arrays.y))
+        else:
+            data = data_of(silo)
+            x, y = data["x"], data["y"]
+        known[folds, seed, grown] = [Part(x[~held], y[~held], x[held], y[held], spread) for held in masks]
+    return known[folds, seed, grown]
 
 
 def _division(message: Mapping[str, Any]) -> str:

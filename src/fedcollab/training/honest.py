@@ -30,6 +30,7 @@ import torch
 from numpy.typing import NDArray
 
 from fedcollab import seeds
+from fedcollab.training.client_side import data_of
 from fedcollab.training.descend import Setting
 from fedcollab.training.models import Network
 from fedcollab.training.scores import SCORES
@@ -427,9 +428,9 @@ def _reach(network: Network, setting: Setting, silo: Silo) -> float:
     steps = setting.epochs * -(-len(silo.arrays.y) // setting.batch_size)
     if setting.optimizer == "adam":
         return float(setting.lr * steps * np.sqrt(network.parameters))
-    x, y = torch.from_numpy(silo.arrays.x), torch.from_numpy(silo.arrays.y)
+    data = data_of(silo)
     network.module.zero_grad()
-    network.loss.mean(network.module(x), y).backward()  # type: ignore[no-untyped-call]
+    network.loss.mean(network.module(data["x"].cpu()), data["y"].cpu()).backward()  # type: ignore[no-untyped-call]
     squares = sum(float(value.grad.square().sum()) for value in network.module.parameters() if value.grad is not None)
     return float(setting.lr * steps * np.sqrt(squares))
 

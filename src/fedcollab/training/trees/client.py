@@ -326,7 +326,7 @@ def _sum(message: Message, silo: Silo, setting: Setting) -> Message:
 
 def _sum_folds(message: Message, silo: Silo, setting: Setting) -> Message:
     """Sum the gradients of one client's folds, and measure their models on the rows that they have not seen."""
-    how, parts = _growing(message), parts_of(silo, message["folds"], setting.seed)
+    how, parts = _growing(message), parts_of(silo, message["folds"], setting.seed, grown=True)
     unfit = unfit_folds(parts, silo)
     if unfit:
         return {"unfit": unfit}
