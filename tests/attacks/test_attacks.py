@@ -15,7 +15,7 @@ import pytest
 
 from fedcollab.wire.limits import Limits, Privacy
 
-from . import crafted, deviations, differences, further, published, state, trees
+from . import combined, crafted, deviations, differences, further, published, state, trees
 from .target import NAME, Attack, Target
 
 TESTS = Path(__file__).parents[1]
@@ -40,6 +40,7 @@ ATTACKS = {
     **state.ATTACKS,
     **trees.ATTACKS,
     **deviations.ATTACKS,
+    **combined.ATTACKS,
 }
 
 
