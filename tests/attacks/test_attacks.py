@@ -15,7 +15,7 @@ import pytest
 
 from fedcollab.wire.limits import Limits, Privacy
 
-from . import alike, crafted, deviations, differences, further, published, state, trees
+from . import alike, combined, crafted, deviations, differences, further, published, state, trees
 from .target import NAME, Attack, Target
 
 TESTS = Path(__file__).parents[1]
@@ -41,6 +41,7 @@ ATTACKS = {
     **trees.ATTACKS,
     **deviations.ATTACKS,
     **alike.ATTACKS,
+    **combined.ATTACKS,
 }
 
 

@@ -17,6 +17,8 @@ from fedcollab.data.spelling import merging, normal_form
 from fedcollab.federation import federate
 from fedcollab.inspection import Finding
 from fedcollab.inspection.column import profile, skill
+from fedcollab.wire.limits import Limits
+from fedcollab.wire.silo import Silo
 
 from .conftest import Tables, as_clients, federation_tables
 
@@ -279,10 +281,11 @@ def test_skill_by_hand() -> None:
 
 def test_nothing_is_said_about_fewer_rows_than_the_limit() -> None:
     values = pd.Series([1.0, 2.0, 3.0] + [None] * 7)
-    told = profile("a", values, np.arange(10) % 2, 4, True)
+    silo = Silo(ClientData("north", np.zeros((10, 1)), np.arange(10) % 2), limits=Limits(min_samples=4))
+    told = profile("a", values, np.arange(10) % 2, silo, True)
     assert told["present"] == 3
     assert {key for key, value in told.items() if value} == {"name", "kind", "present"}
-    categories = profile("b", pd.Series(list("aaaab") * 2), np.arange(10) % 2, 4, True)["categories"]
+    categories = profile("b", pd.Series(list("aaaab") * 2), np.arange(10) % 2, silo, True)["categories"]
     assert categories == {"a": 8}
 
 

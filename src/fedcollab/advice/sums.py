@@ -20,9 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcollab import seeds
-from fedcollab.data.rare import alike_columns, rounded_sums
+from fedcollab.data.rare import rounded_sums
 from fedcollab.data.split import fold_of
 from fedcollab.distances.methods.few_round_client import groups
+from fedcollab.silo.rounding import summable, summable_rows
 from fedcollab.wire.action import Refused, Release, Step, action, require_samples, require_size
 from fedcollab.wire.fields import Positive, Sides, Whole
 from fedcollab.wire.limits import Limits
@@ -178,7 +179,7 @@ def ridge_sums(message: SumsMessage, silo: Silo) -> SumsReply:
     x = silo.arrays.x.reshape(len(y), -1).astype(np.float64)
     parts = _parts(message, silo)
     for rows in parts:
-        x[rows] = silo.alike(x, rows, least)
+        x[rows] = summable_rows(x, rows, least, silo)
     if x.shape[1] > message["most"]:
         draw = seeds.generator(message["seed"], "projection", x.shape[1])
         x = x @ draw.normal(size=(x.shape[1], message["most"])) / np.sqrt(message["most"])
@@ -189,7 +190,7 @@ def ridge_sums(message: SumsMessage, silo: Silo) -> SumsReply:
         return {"products": empty[0], "labelled": empty[1], "rows": empty[2], "unfit": few}
     counts = np.array([len(rows) for rows in parts])
     if silo.schema.task == "regression":
-        found = np.stack([_with_target(z[rows], y[rows], least) for rows in parts])
+        found = np.stack([_with_target(z[rows], y[rows], silo) for rows in parts])
         products, labelled, squares = found[:, :-1, :-1], found[:, :-1, -1:], found[:, -1, -1]
         return {"products": products.copy(), "labelled": labelled.copy(), "rows": counts, "squares": squares.copy()}
     return {
@@ -199,10 +200,10 @@ def ridge_sums(message: SumsMessage, silo: Silo) -> SumsReply:
     }
 
 
-def _with_target(z: NDArray[np.float64], y: NDArray[np.float32], least: int) -> NDArray[np.float64]:
+def _with_target(z: NDArray[np.float64], y: NDArray[np.float32], silo: Silo) -> NDArray[np.float64]:
     """Return the sums of products of samples and of a numeric target, which comes last, over the rows of a fold."""
-    whole = np.concatenate([z, alike_columns(y[:, None].astype(np.float64), least)], axis=1)
-    return rounded_sums(whole.T @ whole, least)
+    whole = np.concatenate([z, summable(y[:, None].astype(np.float64), silo)], axis=1)
+    return rounded_sums(whole.T @ whole, silo.limits.min_samples)
 
 
 def _parts(message: SumsMessage, silo: Silo) -> list[NDArray[np.int64]]:

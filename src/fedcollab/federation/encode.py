@@ -20,6 +20,7 @@ from fedcollab.encoders.encoding import Encoding
 from fedcollab.errors import InputError
 from fedcollab.federation.present import Moments, Present, deviation, total
 from fedcollab.progress import Progress
+from fedcollab.silo.rounding import summable
 from fedcollab.wire.action import Release, Step, action, free, require_samples
 from fedcollab.wire.fields import Label, Sides
 from fedcollab.wire.limits import Limits
@@ -71,8 +72,7 @@ def _enough(message: EncodeMessage | EncodeSpreadMessage, silo: Silo, limits: Li
 def encode(message: EncodeMessage, silo: Silo) -> EncodeReply:
     """Round 1: return a checksum of the encoder that this client has under that name, and the sum of its features."""
     encoder = encoders.find(message["encoder"])
-    features = encoders.encoded(encoder, silo.arrays.x, silo.device)
-    return {"checksum": encoder.checksum, "sum": features.sum(axis=0, dtype=np.float64)}
+    return {"checksum": encoder.checksum, "sum": _features(encoder, silo).sum(axis=0)}
 
 
 @action(
@@ -85,8 +85,12 @@ def encode(message: EncodeMessage, silo: Silo) -> EncodeReply:
 )
 def encode_spread(message: EncodeSpreadMessage, silo: Silo) -> EncodeSpreadReply:
     """Round 2: return the sums of squared deviations from the federation's means."""
-    features = encoders.encoded(encoders.find(message["encoder"]), silo.arrays.x, silo.device)
-    return {"squares": squares_about(features.astype(np.float64), message["mean"])}
+    return {"squares": squares_about(_features(encoders.find(message["encoder"]), silo), message["mean"])}
+
+
+def _features(encoder: encoders.Encoder, silo: Silo) -> Floats:
+    """Return the features of a client's training samples as they are summed."""
+    return summable(encoders.encoded(encoder, silo.arrays.x, silo.device).astype(np.float64), silo)
 
 
 def with_encoder(

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import Annotated, Any, TypedDict
 
-import numpy as np
 from msgspec import Meta
-from numpy.typing import NDArray
 
-from fedcollab.data.samples import is_table
+from fedcollab.data.digest import digest_of_data
 from fedcollab.federation.federation import Federation
 from fedcollab.wire.action import Empty, Release, Step, action, free
 from fedcollab.wire.silo import Silo
@@ -37,28 +34,7 @@ def fingerprint(message: Empty, silo: Silo) -> FingerprintReply:
     A silo's own key comes first, so that nobody can try out what the samples might be. No schema comes in: of two that
     differ by a hair, equal checksums would tell that nobody has the value at which numbers are rounded otherwise.
     """
-    data, digest = silo.data, hashlib.sha256(silo.key)
-    for part in (data.x, data.y, data.x_test, data.y_test, data.groups):
-        for values in _arrays(part):
-            digest.update(f"{values.dtype}{values.shape}".encode())
-            digest.update(np.ascontiguousarray(values).tobytes())
-    return {"fingerprint": digest.hexdigest()[:16]}
-
-
-def _arrays(part: Any) -> list[NDArray[Any]]:
-    """Return an array, or the columns of a table with their names, as arrays of numbers or text."""
-    if part is None:
-        return [np.zeros(0)]
-    if not is_table(part):
-        return [np.asarray(part)]
-    found = [np.array([str(name) for name in part.columns])]
-    for name in part.columns:
-        values = part[name]
-        if values.dtype.kind in "biuf":
-            found.append(values.to_numpy(dtype=np.float64, na_value=np.nan))
-        else:
-            found += [values.isna().to_numpy(), values.astype(str).to_numpy(dtype=str)]
-    return found
+    return {"fingerprint": digest_of_data(silo.data, silo.key)[:16]}
 
 
 def fingerprints(federation: Federation) -> dict[str, str]:

@@ -15,11 +15,12 @@ from msgspec import Meta
 from numpy.typing import NDArray
 
 from fedcollab.data.client import ClientData
-from fedcollab.data.rare import alike_columns, squares_about
+from fedcollab.data.rare import squares_about
 from fedcollab.data.samples import feature_shape, is_numeric, is_table
 from fedcollab.data.schema import Schema
 from fedcollab.errors import InputError
 from fedcollab.federation.plausible import impossible
+from fedcollab.silo.rounding import summable
 from fedcollab.silo.schemas import digest_of, limit_schema
 from fedcollab.silo.splits import limit_split
 from fedcollab.tasks import CLASSIFICATION, REGRESSION
@@ -249,9 +250,9 @@ def _reduced(x: Floats, scale: str) -> Floats:
 
 
 def _summed(x: Any, scale: str, silo: Silo) -> Floats:
-    """Return the values of an array as they are summed: no feature tells fewer samples than the limit apart."""
+    """Return the values of an array as they are summed; those of all features together are as they are."""
     values = _reduced(x.astype(np.float64), scale)
-    return alike_columns(values, silo.limits.min_samples) if len(values) == len(x) else values
+    return summable(values, silo) if len(values) == len(x) else values
 
 
 def _is_numeric(data: ClientData, task: str | None) -> bool:
@@ -265,14 +266,14 @@ def _is_numeric(data: ClientData, task: str | None) -> bool:
 
 
 def _summed_target(y: Any, silo: Silo) -> Floats:
-    """Return the values of a numeric target as they are summed: no value that only a few rows have by itself."""
-    return alike_columns(np.asarray(y, dtype=np.float64), silo.limits.min_samples)
+    """Return the values of a numeric target as they are summed."""
+    return summable(np.asarray(y, dtype=np.float64), silo)
 
 
 def _summed_column(values: Any, name: str, silo: Silo) -> tuple[Kind, NDArray[Any]]:
-    """Return a column's kind and its present values as they are summed: none that only a few rows have."""
+    """Return a column's kind and its present values as they are summed."""
     kind, present = _column(values, name, silo.name)
-    return kind, alike_columns(present, silo.limits.min_samples) if kind == "numeric" else present
+    return kind, summable(present, silo) if kind == "numeric" else present
 
 
 def _column(values: Any, name: str, client: str) -> tuple[Kind, NDArray[Any]]:

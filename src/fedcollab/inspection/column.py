@@ -18,8 +18,9 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray
 
-from fedcollab.data.rare import alike_columns
+from fedcollab.silo.rounding import summable
 from fedcollab.wire.fields import MOST, Finite, Text
+from fedcollab.wire.silo import Silo
 
 #: the most categories that a column may have, and whole numbers with at most that many values count as categories
 CATEGORIES, CODES = 100, 20
@@ -59,7 +60,7 @@ class ColumnProfile(TypedDict):
     skill: Annotated[float, Meta(ge=-1, le=1)] | None
 
 
-def profile(name: str, values: Any, y: NDArray[np.int64], limit: int, with_skill: bool) -> ColumnProfile:
+def profile(name: str, values: Any, y: NDArray[np.int64], silo: Silo, with_skill: bool) -> ColumnProfile:
     """Return what a client says about one column.
 
     Parameters
@@ -70,12 +71,12 @@ def profile(name: str, values: Any, y: NDArray[np.int64], limit: int, with_skill
         Its values in the training rows.
     y : array of int
         The label of each row, as a number from 0.
-    limit : int
-        The fewest rows that a number or a category may be made of.
+    silo : Silo
+        Whose rows they are; its limits say of how many rows a number or a category must be made.
     with_skill : bool
         Whether to compute how well the column predicts the label.
     """
-    absent = values.isna().to_numpy()
+    limit, absent = silo.limits.min_samples, values.isna().to_numpy()
     present = values[~absent]
     found: ColumnProfile = {
         "name": name,
@@ -101,7 +102,7 @@ def profile(name: str, values: Any, y: NDArray[np.int64], limit: int, with_skill
     if found["kind"] == "numeric":
         numbers = present.to_numpy(dtype=np.float64)
         distinct, place, counts = np.unique(numbers, return_inverse=True, return_counts=True)
-        _add_moments(found, numbers, limit)
+        _add_moments(found, numbers, silo)
         found["whole"] = bool((numbers == np.floor(numbers)).all())
         steps = np.diff(numbers)
         found["monotone"] = bool((steps > 0).all() or (steps < 0).all())
@@ -132,12 +133,12 @@ def _kind(values: Any, present: int) -> Kind:
     return "numeric" if values.dtype.kind in "biuf" else "text"
 
 
-def _add_moments(found: ColumnProfile, numbers: NDArray[np.float64], limit: int) -> None:
-    numbers = alike_columns(numbers, limit)
-    found["mean"], found["std"] = rounded(float(numbers.mean())), rounded(float(numbers.std()))
+def _add_moments(found: ColumnProfile, numbers: NDArray[np.float64], silo: Silo) -> None:
+    summed = summable(numbers, silo)
+    found["mean"], found["std"] = rounded(float(summed.mean())), rounded(float(summed.std()))
     sizes = np.abs(numbers[numbers != 0])
-    if len(sizes) >= max(limit, 2):
-        logs = np.log(sizes)
+    if len(sizes) >= max(silo.limits.min_samples, 2):
+        logs = summable(np.log(sizes), silo)  # a value next to 0 is far from all others there
         found["log_mean"], found["log_std"] = rounded(float(logs.mean())), rounded(float(logs.std()))
 
 

@@ -124,10 +124,10 @@ def look(message: InspectMessage, silo: Silo) -> InspectReply:
         "columns": [],
     }
     if numeric:
-        reply["target"], reply["far_targets"] = profile_of(data.y, limit), far_values(data.y, limit)
+        reply["target"], reply["far_targets"] = profile_of(data.y, silo), far_values(data.y, limit)
     if is_table(data.x):
         private = silo.limits.require_privacy is not None
-        reply["columns"] = [profile(str(name), data.x[name], y, limit, not private) for name in data.x.columns]
+        reply["columns"] = [profile(str(name), data.x[name], y, silo, not private) for name in data.x.columns]
     return reply
 
 

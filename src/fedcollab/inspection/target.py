@@ -14,6 +14,7 @@ from fedcollab.inspection.differences import LABEL
 from fedcollab.inspection.labels import Replies
 from fedcollab.inspection.result import Finding
 from fedcollab.inspection.tables import unit_findings
+from fedcollab.wire.silo import Silo
 
 #: the parts of equal size that a target is cut into, to see whether a column alone tells it
 PARTS = 4
@@ -23,19 +24,19 @@ APART = 3.0
 MANY = 0.02
 
 
-def profile_of(y: NDArray[Any], limit: int) -> ColumnProfile:
+def profile_of(y: NDArray[Any], silo: Silo) -> ColumnProfile:
     """Return counts and moments of a target, as of a column.
 
     Parameters
     ----------
     y : array
         The target of each row.
-    limit : int
-        The fewest rows that a number may be made of.
+    silo : Silo
+        Whose rows they are.
     """
     import pandas as pd
 
-    return profile(LABEL, pd.Series(y.astype(np.float64)), np.zeros(len(y), dtype=np.int64), limit, False)
+    return profile(LABEL, pd.Series(y.astype(np.float64)), np.zeros(len(y), dtype=np.int64), silo, False)
 
 
 def in_parts(y: NDArray[Any]) -> NDArray[np.int64]:

@@ -100,7 +100,7 @@ class Guard:
         try:
             action = self._find(name)
             message = self._admit(action, content)
-            digest = _with_state(action, message, silo, digest)
+            digest = silo.question = _with_state(action, message, silo, digest)
             plan = self._plan(action, message, silo)
             silo.agreed = Agreed() if plan is None else plan.plan.agreed
             reply = self._again(action, digest, silo)
@@ -303,7 +303,8 @@ def _is_answered(entry: Mapping[str, Any]) -> bool:
 
 
 def _context(name: str, silo: Silo) -> bytes:
-    """Return what the answer to a message depends on beside it: the schema, and the plan of a distance."""
+    """Return what the answer to a message depends on beside it: the data, the schema, and the plan of a distance."""
     slots = ["prepare", *(slot for begins, slot in CONTEXT.items() if name.startswith(begins))]
     changed = name == "prepare" or name.endswith("-open")
-    return b"" if changed else b"".join(pack({slot: silo.state[slot]}) for slot in slots if slot in silo.state)
+    kept = [] if changed else [pack({slot: silo.state[slot]}) for slot in slots if slot in silo.state]
+    return silo.version.encode() + b"".join(kept)

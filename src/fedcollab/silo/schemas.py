@@ -20,10 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcollab import encoders
-from fedcollab.data.rare import alike_columns
 from fedcollab.data.samples import feature_shape, is_table
 from fedcollab.data.schema import Column, Schema
 from fedcollab.errors import InputError
+from fedcollab.silo.rounding import summable
 from fedcollab.wire.action import Refused
 from fedcollab.wire.limits import Limits
 from fedcollab.wire.silo import Silo
@@ -58,16 +58,17 @@ def limit_schema(schema: Schema, silo: Silo, limits: Limits) -> None:
         If types, columns, classes or scales are not those of the silo's data.
     """
     data = silo.rows
+    training = silo.with_test(schema.test_share, schema.seed)  # what `describe` and `spread` were about
     if schema.task == "regression":
-        _limit_target(schema, data.y, limits)
+        _limit_target(schema, training.y, silo)
     else:
         _limit_classes(schema, data.y)
     if is_table(data.x) != (schema.columns is not None):
         raise Refused("`schema` is for a table, or for arrays; this silo has the other")
     if schema.columns is None:
-        _limit_array(schema, silo)
+        _limit_array(schema, training.x, silo)
     else:
-        _limit_table(schema, schema.columns, data.x, silo)
+        _limit_table(schema, schema.columns, training.x, silo)
     if schema.encoding is not None:
         _limit_encoding(schema, silo)
 
@@ -79,11 +80,11 @@ def _limit_classes(schema: Schema, y: NDArray[Any]) -> None:
         raise Refused("`schema` has other classes than this silo")
 
 
-def _limit_target(schema: Schema, y: NDArray[Any], limits: Limits) -> None:
+def _limit_target(schema: Schema, y: NDArray[Any], silo: Silo) -> None:
     """Refuse a numeric target where this silo has classes, and a scale that does not fit."""
     if schema.classes or y.dtype.kind not in "if":
         raise Refused("`schema` is for a numeric target; this silo has classes")
-    own = alike_columns(y.astype(np.float64), limits.min_samples)  # as it was summed
+    own = summable(y.astype(np.float64), silo)  # as it was summed
     mean, scale = (float(part) for part in schema.target)
     _limit_scale("the target", mean, scale, own.mean(), own.std())
 
@@ -104,16 +105,15 @@ def _limit_table(schema: Schema, columns: tuple[Column, ...], table: Any, silo: 
             if len(set(column.categories)) != len(column.categories):
                 raise Refused(f"`schema`: column `{column.name}` has a category twice")
         elif len(present):
-            own = alike_columns(present.to_numpy(dtype=np.float64), silo.limits.min_samples)  # as it was summed
+            own = summable(present.to_numpy(dtype=np.float64), silo)  # as it was summed
             _limit_scale(f"column `{column.name}`", column.mean, column.std, own.mean(), own.std())
     width = sum((1 if c.categories is None else len(c.categories)) + schema.missing_indicators for c in columns)
     if schema.shape != (width,):
         raise Refused(f"`schema` has shape {schema.shape}; its columns make {width} features")
 
 
-def _limit_array(schema: Schema, silo: Silo) -> None:
+def _limit_array(schema: Schema, x: Any, silo: Silo) -> None:
     """Refuse a shape and scales that do not fit this silo's arrays."""
-    x = silo.data.x
     shape = tuple(feature_shape(x))
     if schema.shape != shape or schema.missing_indicators:
         raise Refused(f"`schema` has shape {schema.shape}; this silo's samples have {shape}")
@@ -125,7 +125,7 @@ def _limit_array(schema: Schema, silo: Silo) -> None:
     elif len(shape) == 3 and len(schema.mean) == shape[0]:
         values = np.moveaxis(values, 1, -1).reshape(-1, shape[0])
     else:
-        values = alike_columns(values.reshape(len(values), -1), silo.limits.min_samples)
+        values = summable(values.reshape(len(values), -1), silo)
     _limit_scale("a feature", schema.mean, schema.std, values.mean(axis=0), values.std(axis=0))
 
 
@@ -137,7 +137,8 @@ def _limit_encoding(schema: Schema, silo: Silo) -> None:
         encoder = encoders.find(encoding.encoder)
     except InputError:
         raise Refused(f"this silo has no encoder {encoding.encoder[:40]!r}") from None
-    features = encoders.encoded(encoder, schema.apply(silo.rows, silo.lot).x, silo.device).astype(np.float64)
+    features = encoders.encoded(encoder, schema.apply(silo.rows, silo.lot).x, silo.device)
+    features = summable(features.astype(np.float64), silo)
     _limit_scale("an encoded feature", encoding.mean, encoding.std, features.mean(axis=0), features.std(axis=0))
 
 

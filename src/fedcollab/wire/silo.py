@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcollab.data.client import ClientData
+from fedcollab.data.digest import version_of
 from fedcollab.data.rare import alike_in_sums, without_rare
 from fedcollab.data.schema import Arrays, Schema
 from fedcollab.data.split import with_test
@@ -65,6 +66,8 @@ class Silo:
         What the approved plan of the message says.
     coarseness : float
         How much coarser measures are rounded than at the start of a plan (see `silo.rounding`).
+    question : str
+        A checksum of the message that is being answered, and of all that its answer depends on.
     """
 
     data: ClientData
@@ -76,6 +79,7 @@ class Silo:
     partners: Mapping[str, str] = field(default_factory=dict)
     agreed: Agreed = field(default_factory=Agreed)
     coarseness: float = 1.0
+    question: str = ""
     _rows: ClientData | None = None
     _arrays: tuple[str, Arrays] | None = None
     _features: tuple[str, NDArray[np.float32]] | None = None
@@ -106,6 +110,11 @@ class Silo:
         draws are those of (seed, name), the same in every runtime.
         """
         return f"{self.name}\x1f{self.secret}" if self.key else self.name
+
+    @property
+    def version(self) -> str:
+        """Return a checksum of the client's samples: another one once any of them has changed."""
+        return version_of(self.data)
 
     @property
     def rows(self) -> ClientData:

@@ -28,7 +28,7 @@ from fedcollab.distances.sampling import folds as folding
 from fedcollab.distances.sampling.least import require
 from fedcollab.distances.sampling.uncertainty import partial, summary
 from fedcollab.errors import InputError
-from fedcollab.silo.rounding import lot_of, rounded_shares
+from fedcollab.silo.rounding import lot_of, rounded_shares, summable
 from fedcollab.wire.action import Empty, Release, Step, action, require_samples
 from fedcollab.wire.fields import Finite, Positive, Sides, Whole
 from fedcollab.wire.silo import Silo
@@ -168,7 +168,7 @@ def norm(message: NormMessage, silo: Silo) -> NormReply:
     """Return the mean squared length of the client's training samples."""
     x = tensors(silo, find(message["head"]))[0].cpu().numpy()
     require(silo, message, len(x), "the length of its features")
-    return {"norm": np.array([np.mean(np.sum(np.square(x, dtype=np.float64), axis=1))])}
+    return {"norm": np.array([np.mean(np.sum(np.square(summable(x.astype(np.float64), silo)), axis=1))])}
 
 
 @action(

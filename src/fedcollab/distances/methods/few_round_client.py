@@ -27,6 +27,7 @@ from fedcollab.distances.sampling.least import fewer_folds, least_samples, requi
 from fedcollab.distances.sampling.resample import DRAWN
 from fedcollab.distances.sampling.uncertainty import WHOLE, summary
 from fedcollab.silo import privacy
+from fedcollab.silo.rounding import summable_rows
 from fedcollab.wire.action import Release, Step, action, require_samples, require_size
 from fedcollab.wire.fields import Positive, Sides, Whole
 from fedcollab.wire.limits import Limits
@@ -158,7 +159,7 @@ def fold_moments(plan: Mapping[str, Any], silo: Silo) -> Floats:
         counts = np.bincount(y[held], minlength=plan["classes"])
         summed += [(fold, group, counts[group], held[np.isin(y[held], group)]) for group in groups(counts, least)]
     for *_, chosen in summed:
-        x[chosen] = silo.alike(x, chosen, least)
+        x[chosen] = summable_rows(x, chosen, least, silo)
     z = lifted(plan, samples.lift(x) if target else x)
     upper = np.triu_indices(z.shape[1])
     found: Floats = np.zeros((plan["folds"], plan["classes"], len(upper[0])))

@@ -24,6 +24,7 @@ from fedcollab.distances.methods.label import label_counts, require_classes
 from fedcollab.distances.request import Estimate, Floats, Request
 from fedcollab.distances.sampling.least import least_samples
 from fedcollab.errors import number
+from fedcollab.silo.rounding import summable_rows
 from fedcollab.wire.action import Release, Step, action, require_size
 from fedcollab.wire.fields import Positive, Sides
 from fedcollab.wire.message import Message
@@ -61,9 +62,12 @@ def means(message: MeansMessage, silo: Silo) -> MeansReply:
     """Return means of the classes with `least` samples or more (and the client's own limit), and their spread."""
     x, y = silo.features.astype(np.float64), silo.arrays.y
     found = np.zeros((message["classes"], x.shape[1]))
-    known = np.bincount(y, minlength=message["classes"]) >= max(message["least"], least_samples(silo, message))
+    least = least_samples(silo, message)
+    known = np.bincount(y, minlength=message["classes"]) >= max(message["least"], least)
     for label in np.flatnonzero(known):
-        found[label] = x[y == label].mean(axis=0)
+        rows = np.flatnonzero(y == label)
+        x[rows] = summable_rows(x, rows, least, silo)
+        found[label] = x[rows].mean(axis=0)
     inside = known[y]
     spread = np.sum((x[inside] - found[y[inside]]) ** 2) / max(int(inside.sum()), 1)
     return {"means": found.astype(np.float32), "known": known, "spread": np.array([spread])}
