@@ -151,3 +151,23 @@ def test_fit_is_quick_and_the_advice_comes_when_asked_for(make_clients: Make, tm
     result = fitted.train(rounds=20, lr=0.3)
     assert result.method == advice.algorithm
     assert fedcollab.Advice.load(tmp_path / "run").verdict == advice.verdict
+
+
+def test_training_follows_the_advice_that_was_given(make_clients: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is measured once, and its settings are those of the training, unless others are asked for."""
+    measured: list[dict[str, Any]] = []
+
+    def counted(*arguments: Any, **options: Any) -> Any:
+        measured.append(options)
+        return advise(*arguments, **options)
+
+    monkeypatch.setattr("fedcollab.runs.fitted.advice_of.advise", counted)
+    fitted = FedCollab(seed=0).fit(make_clients("aab", rows=40))
+    advice = fitted.advise("logistic", rounds=20, lr=0.3)
+    result = fitted.train()
+    assert len(measured) == 1
+    assert (result.method, result.model["name"]) == (advice.algorithm, "logistic")
+    assert (result.settings["rounds"], result.settings["lr"]) == (20, 0.3)
+    assert fitted.train("fedavg", "logistic").settings["rounds"] == 100, "not as advised: the defaults"
+    fitted.train(model="logistic", rounds=20, local_epochs=2)
+    assert [each.get("local_epochs") for each in measured] == [None, 2]

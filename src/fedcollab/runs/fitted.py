@@ -31,6 +31,33 @@ if TYPE_CHECKING:
 LIMITS = ("must_link", "cannot_link", "min_size", "max_size")
 #: the options of `train` that say how clients train together: of no matter to clients that are advised to stay alone
 HOW = ("options", "keep", "secure_aggregation")
+#: the names of the options of `advise`, and of those of `train`
+OF_ADVICE, OF_TRAINING = (frozenset(inspect.signature(of).parameters) for of in (advice_of.advise, training.train))
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """An advice, and what it was asked with.
+
+    Parameters
+    ----------
+    model
+        The model, or None for that of the settings.
+    options : dict
+        The further options of `fedcollab.advise`.
+    advice : Advice
+        The answer.
+    """
+
+    model: Any
+    options: dict[str, Any]
+    advice: Advice
+
+    def answers(self, model: Any, options: Mapping[str, Any]) -> bool:
+        """Return whether an advice with these options, as far as any are given, would be the same."""
+        if model is not None and not (isinstance(model, str) and model == self.model) and model is not self.model:
+            return False
+        return all(key in self.options and self.options[key] == value for key, value in options.items())
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +87,7 @@ class Fitted:
     path: CPath | None
     collaboration: Collaboration
     inputs: Mapping[str, Any] = field(default_factory=dict)
+    _asked: list[Asked] = field(default_factory=list, init=False, repr=False)
 
     def __repr__(self) -> str:
         clients, groups = len(self.distances.names), len(self.collaboration.coalitions)
@@ -107,14 +135,19 @@ class Fitted:
             )
             run = self.settings.run
             if run is None:
-                return compute()
+                return self._remembered(model, options, compute())
             named = chosen if isinstance(chosen, str) else training.name_model(chosen)
             asked = {"model": named, "C": self.settings.C, "constraints": limits, **settings}
             made = {"settings": asked, "inputs": {"distances.json": run.digest("distances.json"), **self.inputs}}
             advised: Advice = run.stage(
                 "advice.json", Advice.load, made, lambda: saved(compute(), run, "advice.json", made)
             )
-            return advised
+            return self._remembered(model, options, advised)
+
+    def _remembered(self, model: Any, options: Mapping[str, Any], advice: Advice) -> Advice:
+        """Keep an advice with what it was asked with, so that `train` need not ask again, and return it."""
+        self._asked[:] = [Asked(model, dict(options), advice)]
+        return advice
 
     def following(self, advice: Advice) -> Fitted:
         """Return the same answer with the advice's coalitions as the collaboration.
@@ -135,7 +168,9 @@ class Fitted:
         ----------
         algorithm
             As in `fedcollab.train`. None: as advised, with the coalitions and the algorithm that are measured to be
-            best (`advise`); with a given C, FedAvg in the coalitions of that C, as in the paper.
+            best (`advise`); with a given C, FedAvg in the coalitions of that C, as in the paper. An advice that was
+            asked for before is followed, with the model and the settings that it was asked with, unless others are
+            given here.
         model
             As in `fedcollab.train`; by default the model of the settings, with its options.
         way : str
@@ -160,8 +195,12 @@ class Fitted:
         advice, followed = None, {}
         advised = way == "coalitions" and algorithm is None and self.settings.C == "auto" and named != "auto"
         if advised:
-            keys = inspect.signature(advice_of.advise).parameters
-            advice = self.advise(model, **{key: value for key, value in options.items() if key in keys})
+            given = {key: value for key, value in options.items() if key in OF_ADVICE}
+            if not (self._asked and self._asked[0].answers(model, given)):
+                self.advise(model, **given)
+            (asked,) = self._asked
+            advice, model = asked.advice, asked.model
+            options = {**{key: value for key, value in asked.options.items() if key in OF_TRAINING}, **options}
             if advice.candidate.kind == "alone":  # then as advised is alone: the same models, not nearly the same
                 coalitions, algorithm = advice.coalitions, defaults.ALGORITHM
                 options = {key: value for key, value in options.items() if key not in HOW}
@@ -280,7 +319,7 @@ class Fitted:
         results = {} if run is None else {way: kept for way, kept in run.results().items() if way != "global"}
         if trained is not None:
             results["coalitions"] = trained
-        advice = self.__dict__.get("advice") or (None if run is None else run.advice())
+        advice = self._asked[0].advice if self._asked else None if run is None else run.advice()
         fit = None if advice is None else advice.bound
         before = membership.State(self.distances, self.collaboration, results, fit)
         if isinstance(client, str):
