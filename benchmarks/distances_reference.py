@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from fedcollab.distances.methods import cross_client, published_client
 from fedcollab.distances.methods.cross_design import Design
 from fedcollab.distances.methods.discriminator import initial, label_scale, unflatten
-from fedcollab.distances.methods.published_client import Task, batch, split
+from fedcollab.distances.methods.published_client import ClientPlan, batch, split
 from fedcollab.distances.methods.published_loop import PublishedSettings as Settings
 from fedcollab.distances.request import Pair
 from fedcollab.distances.sampling import folds as folding
@@ -46,21 +46,21 @@ class Discriminator(nn.Module):
 
 
 def published_pair(
-    pair: Pair, silos: Mapping[str, Silo], task: Task, settings: Settings, *, rounds: int | None = None
+    pair: Pair, silos: Mapping[str, Silo], plan: ClientPlan, settings: Settings, *, rounds: int | None = None
 ) -> tuple[float, int, Tensor]:
     """One pair by Algorithm 1 with one local step: (distance, rounds, logits of its validation samples).
 
     `rounds` fixes their number; otherwise validation stops the pair.
     """
-    data = [(*published_client.tensors(task, silos[name]), *split(task, silos[name])) for name in pair]
-    net = Discriminator(data[0][0].shape[1], task.classes, task.hidden, task.seed)
-    optimiser = torch.optim.SGD(net.parameters(), lr=task.lr)
+    data = [(*published_client.tensors(plan, silos[name]), *split(plan, silos[name])) for name in pair]
+    net = Discriminator(data[0][0].shape[1], plan.classes, plan.hidden, plan.seed)
+    optimiser = torch.optim.SGD(net.parameters(), lr=plan.lr)
     best, stale, round_ = -1.0, 0, 0
     held = [(x[valid], y[valid]) for x, y, _, valid in data]
     while round_ < (rounds or settings.rounds) and stale < settings.patience:
         optimiser.zero_grad()
         for side, (name, (x, y, train, _)) in enumerate(zip(pair, data, strict=True)):
-            chosen = train[batch(task, name, round_)]
+            chosen = train[batch(plan, name, round_)]
             target = torch.full((len(chosen),), 1.0 - side)
             loss = nn.functional.binary_cross_entropy_with_logits(net(x[chosen], y[chosen]), target) / 2
             loss.backward()

@@ -80,13 +80,13 @@ def plain_time(request: Request, method: str, chosen: list[int], raw: np.ndarray
     worst, started = 0.0, time.process_time()
     if method == "published":
         settings = PublishedSettings(published.train_size(request, None))
-        task = published.tasks(request, settings)[request.names[0]]
+        plan = published.client_plans(request, settings)[request.names[0]]
     else:
         design = cross.make_design(request, CrossSettings())
     for position in chosen:
         a, b = request.pairs[position]
         if method == "published":
-            value = published_pair((a, b), silos, task, settings)[0]
+            value = published_pair((a, b), silos, plan, settings)[0]
         else:
             value = cross_pair(design, position, silos)
         worst = max(worst, abs(value - raw[at[a], at[b]]))

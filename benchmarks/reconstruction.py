@@ -30,10 +30,10 @@ import torch
 from fedcollab import scenarios
 from fedcollab.data import ClientData
 from fedcollab.distances import estimate_distances
+from fedcollab.distances.methods import published_client
 from fedcollab.distances.methods.cross_client import ClientPlan
 from fedcollab.distances.methods.discriminator import unflatten
 from fedcollab.distances.methods.few_round_client import project, triangle_side
-from fedcollab.distances.methods.published_client import Task, split
 from fedcollab.distances.sampling import folds as folding
 from fedcollab.federation import federate
 from fedcollab.wire import Wire
@@ -129,7 +129,8 @@ def attack(clients: list[ClientData], public: list[ClientData], count: int) -> d
     means, spread = label_statistics(public)
     own, strangers = (deviations(one, len(client.y), means) for one in (client, public[0]))
     heard = listen(clients, client.name, method="published", train=count, rounds=1, batch=count)
-    train, _ = split(Task.of(heard["published-open"][0]), Silo(client, {"prepare": heard["prepare"][0]}))
+    plan = published_client.ClientPlan(**heard["published-open"][0])
+    train, _ = published_client.split(plan, Silo(client, {"prepare": heard["prepare"][0]}))
     candidates = from_published(heard, features, classes)
     found = {
         "published": (

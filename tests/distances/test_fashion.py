@@ -34,13 +34,13 @@ def test_published_logits_after_50_rounds(label_shift: Scenario, plain: ModuleTy
     request = Request(federation, all_pairs(federation.names), 0, silent)
     settings = PublishedSettings(published.train_size(request, None))
     assert settings.train == 7
-    tasks = published.tasks(request, settings)
-    state = span.Span(request, settings, tasks, federation.runtime.silos)
+    plans = published.client_plans(request, settings)
+    state = span.Span(request, settings, plans, federation.runtime.silos)
     for round_ in range(50):
         state.advance(np.arange(len(request.pairs)), round_)
     ours, theirs = [], []
     for position, pair in enumerate(request.pairs):
-        *_, expected = plain.published_pair(pair, federation.runtime.silos, tasks[pair[0]], settings, rounds=50)
+        *_, expected = plain.published_pair(pair, federation.runtime.silos, plans[pair[0]], settings, rounds=50)
         at = [federation.names.index(name) for name in pair]
         ours += [state.held_out(at[k], np.array([at[1 - k]]), np.array([position]), k)[0] for k in (0, 1)]
         theirs.append(expected)

@@ -62,12 +62,12 @@ def test_span_equals_the_plain_loop_after_50_rounds(mixed: list[ClientData], pla
     assert isinstance(federation.runtime, Vectorised)
     request = Request(federation, all_pairs(federation.names), 0, silent)
     settings = PublishedSettings(published.train_size(request, None))
-    tasks = published.tasks(request, settings)
-    state = span.Span(request, settings, tasks, federation.runtime.silos)
+    plans = published.client_plans(request, settings)
+    state = span.Span(request, settings, plans, federation.runtime.silos)
     for round_ in range(50):
         state.advance(np.arange(len(request.pairs)), round_)
     for position, pair in enumerate(request.pairs):
-        *_, expected = plain.published_pair(pair, federation.runtime.silos, tasks["a"], settings, rounds=50)
+        *_, expected = plain.published_pair(pair, federation.runtime.silos, plans["a"], settings, rounds=50)
         at = [federation.names.index(name) for name in pair]
         ours = [state.held_out(at[k], np.array([at[1 - k]]), np.array([position]), k)[0] for k in (0, 1)]
         torch.testing.assert_close(torch.cat(ours), expected, atol=1e-4, rtol=0)
@@ -78,10 +78,10 @@ def test_best_validation_and_rounds_equal_the_plain_loop(mixed: list[ClientData]
     assert isinstance(federation.runtime, Vectorised)
     request = Request(federation, all_pairs(federation.names), 0, silent)
     settings = PublishedSettings(published.train_size(request, None), rounds=300)
-    best, taken = span.run(request, settings, published.tasks(request, settings))
+    best, taken = span.run(request, settings, published.client_plans(request, settings))
     for position, pair in enumerate(request.pairs):
-        task = published.tasks(request, settings)[pair[0]]
-        value, rounds, _ = plain.published_pair(pair, federation.runtime.silos, task, settings)
+        plan = published.client_plans(request, settings)[pair[0]]
+        value, rounds, _ = plain.published_pair(pair, federation.runtime.silos, plan, settings)
         assert value == pytest.approx(best[position], abs=1e-9)
         assert rounds == taken[position]
 
@@ -92,8 +92,8 @@ def test_split_is_half_of_the_smallest_and_stratified(mixed: list[ClientData]) -
     request = Request(federation, all_pairs(federation.names), 0, silent)
     settings = PublishedSettings(published.train_size(request, None))
     assert settings.train == 7
-    task = published.tasks(request, settings)["a"]
-    train, valid = algorithm1.split(task, federation.runtime.silos["a"])
+    plan = published.client_plans(request, settings)["a"]
+    train, valid = algorithm1.split(plan, federation.runtime.silos["a"])
     assert (len(train), len(valid)) == (7, 33)
     y = federation.runtime.silos["a"].arrays.y
     expected = 7 * np.bincount(y, minlength=3) / 40
@@ -101,8 +101,8 @@ def test_split_is_half_of_the_smallest_and_stratified(mixed: list[ClientData]) -
 
 
 def test_batches_pass_over_the_training_set_in_random_order() -> None:
-    task = algorithm1.Task(0, 10, 0.1, 4, 1, 5, 2, [1])
-    steps = [algorithm1.batch(task, "a", step).tolist() for step in range(6)]
+    plan = algorithm1.ClientPlan(0, 10, 0.1, 4, 1, 5, 2, [1])
+    steps = [algorithm1.batch(plan, "a", step).tolist() for step in range(6)]
     assert [len(step) for step in steps] == [4, 4, 2] * 2
     passes = [sorted(place for step in part for place in step) for part in (steps[:3], steps[3:])]
     assert passes == [list(range(10))] * 2

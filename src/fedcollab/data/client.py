@@ -15,8 +15,8 @@ from fedcollab.data.npz import has_features, packed, read_npz, unpacked
 from fedcollab.data.samples import (
     Features,
     Labels,
+    check_magnitude,
     check_same_length,
-    check_size,
     checked_features,
     checked_labels,
     feature_shape,
@@ -87,7 +87,7 @@ class ClientData:
                     f"expected {feature_shape(values['x'])} as in `x`"
                 )
         for key, value in values.items():
-            check_size(value, f"{where}: `{key}`")
+            check_magnitude(value, f"{where}: `{key}`")
         if self.groups is not None:
             values["groups"] = group_numbers(self.groups, len(values["y"]), where)
         for key, value in values.items():

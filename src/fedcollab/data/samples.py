@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 #: the largest number that a model can be trained with: float32 ends at 3.4e38
-MOST = 1e36
+LARGEST_NUMBER = 1e36
 
 Features = Any  # a NumPy array of numbers (rows first), or a pandas DataFrame
 Labels = Any  # a NumPy array once checked; lists, Series and tensors are taken
 
 #: the largest labels of classes that are told apart: of whole numbers without a sign, and of floating-point numbers
-LARGEST = {"u": 2**63 - 1, "f": 2**53 - 1}
+LARGEST_CLASS = {"u": 2**63 - 1, "f": 2**53 - 1}
 
 
 def is_table(x: Features) -> bool:
@@ -98,8 +98,8 @@ def _table(frame: pd.DataFrame, where: str) -> pd.DataFrame:
     return frame
 
 
-def check_size(values: Any, where: str) -> None:
-    """Check that no number of checked features or labels is beyond `MOST`.
+def check_magnitude(values: Any, where: str) -> None:
+    """Check that no number of checked features or labels is beyond `LARGEST_NUMBER`.
 
     Parameters
     ----------
@@ -116,9 +116,9 @@ def check_size(values: Any, where: str) -> None:
     if is_table(values):
         for name, column in values.items():
             if column.dtype.kind == "f":
-                check_size(column.to_numpy(dtype=np.float64, na_value=np.nan), f"{where}: column `{name}`")
-    elif values.dtype.kind == "f" and values.dtype.itemsize > 2 and (np.abs(values) > MOST).any():
-        raise InputError(f"{where} has a number beyond {MOST:g}, which is too large for a model")
+                check_magnitude(column.to_numpy(dtype=np.float64, na_value=np.nan), f"{where}: column `{name}`")
+    elif values.dtype.kind == "f" and values.dtype.itemsize > 2 and (np.abs(values) > LARGEST_NUMBER).any():
+        raise InputError(f"{where} has a number beyond {LARGEST_NUMBER:g}, which is too large for a model")
 
 
 def checked_labels(y: Any, where: str) -> NDArray[Any]:
@@ -153,7 +153,7 @@ def checked_labels(y: Any, where: str) -> NDArray[Any]:
         raise InputError(f"{where} has {int((~np.isfinite(array)).sum())} missing or infinite label(s)")
     if array.dtype.kind in "biuf":
         numeric = (array != np.floor(array)).any() or looks_numeric(len(np.unique(array)), len(array))
-        if not numeric and array.dtype.kind in "uf" and (np.abs(array) > LARGEST[array.dtype.kind]).any():
+        if not numeric and array.dtype.kind in "uf" and (np.abs(array) > LARGEST_CLASS[array.dtype.kind]).any():
             raise InputError(
                 f"{where} has labels as large as {array.max():.3g}, which cannot be told apart: number the classes, "
                 "or give a numeric target in larger units"

@@ -33,7 +33,7 @@ Function = Callable[[Any, Silo], Any]
 Stacked = Callable[[Mapping[str, Any], Mapping[str, Silo]], dict[str, Any]]
 Limit = Callable[[Any, Silo, Limits], None]
 Reads = Callable[[Any, Silo], list[Any]]
-Cost = Callable[[Any, Silo], Mapping[str, int]]
+Spending = Callable[[Any, Silo], Mapping[str, int]]
 
 
 #: what a plan's budget counts, and its words
@@ -105,7 +105,7 @@ class Action:
     message: Any
     reply: Any
     step: Step
-    cost: Cost
+    cost: Spending
     limit: Limit | None = None
     consistent: Callable[[Any, Any], str | None] | None = None
     noise: Callable[[Any, Silo], Mapping[str, float] | None] | None = None
@@ -177,7 +177,7 @@ def action(
     release: Release,
     step: Step,
     limit: Limit | None,
-    cost: Cost,
+    cost: Spending,
     consistent: Callable[[Any, Any], str | None] | None = None,
     noise: Callable[[Any, Silo], Mapping[str, float] | None] | None = None,
     stacked: Stacked | None = None,

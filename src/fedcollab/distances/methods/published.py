@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from fedcollab.distances.methods import span
 from fedcollab.distances.methods.discriminator import initial, parameters
-from fedcollab.distances.methods.published_client import Task, check, open_task, step, validate
+from fedcollab.distances.methods.published_client import ClientPlan, check, open_plan, step, validate
 from fedcollab.distances.methods.published_loop import Active, PublishedSettings, active_of_clients, inputs, watch
 from fedcollab.distances.request import Estimate, Floats, Request, places
 from fedcollab.errors import InputError, number
@@ -95,9 +95,9 @@ def estimate(
         number(name, getattr(settings, name), at_least=1, whole=True)
     cost = None
     if isinstance(request.runtime, Vectorised):
-        assigned = tasks(request, settings)
-        for name, task in assigned.items():
-            check(task, request.silos[name])
+        assigned = client_plans(request, settings)
+        for name, plan in assigned.items():
+            check(plan, request.silos[name])
         best, taken = span.run(request, settings, assigned)
         cost = count(request, settings, taken)
     else:
@@ -133,10 +133,10 @@ def train_size(request: Request, train: int | None) -> int:
     return train
 
 
-def tasks(request: Request, settings: PublishedSettings) -> dict[str, Task]:
-    """Return the task of each client: the settings, and its side in each of its pairs."""
+def client_plans(request: Request, settings: PublishedSettings) -> dict[str, ClientPlan]:
+    """Return the plan of each client: the settings, and its side in each of its pairs."""
     return {
-        name: Task(
+        name: ClientPlan(
             seed=request.seed,
             train=settings.train,
             lr=settings.lr,
@@ -170,7 +170,7 @@ def exchange(request: Request, settings: PublishedSettings) -> tuple[Floats, NDA
         The rounds that each pair took.
     """
     mine = places(request.pairs)
-    request.ask(open_task, {name: asdict(task) for name, task in tasks(request, settings).items()})
+    request.ask(open_plan, {name: asdict(plan) for name, plan in client_plans(request, settings).items()})
     start = initial(request.seed, *inputs(request, settings), settings.hidden)
     w = start.repeat(len(request.pairs), 1)
 

@@ -33,7 +33,7 @@ from fedcollab.wire.silo import Silo
 
 
 @dataclass(frozen=True)
-class Task:
+class ClientPlan:
     """The settings that a client gets once, before its comparisons with others.
 
     Parameters
@@ -105,19 +105,19 @@ class ValidateReply(TypedDict):
     limit=None,  # `check` counts the samples of batches
     cost=lambda message, silo: {"repeats": 1},
 )
-def open_task(message: Task, silo: Silo) -> Empty:
+def open_plan(message: ClientPlan, silo: Silo) -> Empty:
     """Keep the settings for later messages, if they respect the client's limits."""
     check(message, silo)
     silo.state["published"] = asdict(message)
     return {}
 
 
-def check(task: Task, silo: Silo) -> None:
+def check(plan: ClientPlan, silo: Silo) -> None:
     """Check that the smallest batch that makes an update has enough samples.
 
     Parameters
     ----------
-    task : Task
+    plan : ClientPlan
         The settings.
     silo : Silo
         The client.
@@ -127,8 +127,8 @@ def check(task: Task, silo: Silo) -> None:
     InputError
         If it has too few.
     """
-    smallest = task.train % task.batch or min(task.batch, task.train)
-    require(silo, {"min_samples": task.min_samples}, smallest, f"updates from batches of {smallest} samples")
+    smallest = plan.train % plan.batch or min(plan.batch, plan.train)
+    require(silo, {"min_samples": plan.min_samples}, smallest, f"updates from batches of {smallest} samples")
 
 
 @action(
@@ -136,20 +136,20 @@ def check(task: Task, silo: Silo) -> None:
     purpose="trained models that tell clients apart: weights",
     release=Release.EXACT,
     step=Step.DISTANCES,
-    limit=None,  # what it sums over was checked with the task
+    limit=None,  # what it sums over was checked with the plan
     cost=lambda message, silo: {"rounds": 1},
 )
 def step(message: StepMessage, silo: Silo) -> StepReply:
     """Return the weights after the local steps on the client's own training samples."""
-    task = Task(**silo.state["published"])
+    plan = ClientPlan(**silo.state["published"])
     w = torch.from_numpy(np.array(message["w"])).to(silo.device)
-    return {"w": local_update(task, w, message["pairs"], message["round"], silo).cpu().numpy()}
+    return {"w": local_update(plan, w, message["pairs"], message["round"], silo).cpu().numpy()}
 
 
 def _limit_validate(message: PairsMessage, silo: Silo, limits: Limits) -> None:
     """Refuse accuracies on fewer held-out samples than the silo's limit."""
     if "published" in silo.state:
-        require_samples(len(split(Task(**silo.state["published"]), silo)[1]), limits, "an accuracy")
+        require_samples(len(split(ClientPlan(**silo.state["published"]), silo)[1]), limits, "an accuracy")
 
 
 @action(
@@ -162,18 +162,18 @@ def _limit_validate(message: PairsMessage, silo: Silo, limits: Limits) -> None:
 )
 def validate(message: PairsMessage, silo: Silo) -> ValidateReply:
     """Return the share of held-out samples that each model attributes to this client."""
-    task = Task(**silo.state["published"])
+    plan = ClientPlan(**silo.state["published"])
     w = torch.from_numpy(np.array(message["w"])).to(silo.device)
-    found = accuracy(task, w, message["pairs"], silo)
-    return {"accuracy": rounded_shares(found, len(split(task, silo)[1]), silo, "published", message["w"])}
+    found = accuracy(plan, w, message["pairs"], silo)
+    return {"accuracy": rounded_shares(found, len(split(plan, silo)[1]), silo, "published", message["w"])}
 
 
-def local_update(task: Task, w: Tensor, pairs: list[int], round_: int, silo: Silo) -> Tensor:
+def local_update(plan: ClientPlan, w: Tensor, pairs: list[int], round_: int, silo: Silo) -> Tensor:
     """Return the weights after one round of SGD on the client's own training samples.
 
     Parameters
     ----------
-    task : Task
+    plan : ClientPlan
         The settings, `local_steps` among them.
     w : Tensor
         Weights, one row a pair.
@@ -184,21 +184,21 @@ def local_update(task: Task, w: Tensor, pairs: list[int], round_: int, silo: Sil
     silo : Silo
         The client.
     """
-    x, y = tensors(task, silo)
-    train, _ = split(task, silo)
-    target = torch.tensor(task.targets, dtype=torch.float32, device=w.device)[pairs]
-    for local in range(task.local_steps):
-        chosen = train[batch(task, silo.lot, round_ * task.local_steps + local)]
-        w = descend(w, x[chosen], y[chosen], target, task.lr, task.classes, task.hidden)
+    x, y = tensors(plan, silo)
+    train, _ = split(plan, silo)
+    target = torch.tensor(plan.targets, dtype=torch.float32, device=w.device)[pairs]
+    for local in range(plan.local_steps):
+        chosen = train[batch(plan, silo.lot, round_ * plan.local_steps + local)]
+        w = descend(w, x[chosen], y[chosen], target, plan.lr, plan.classes, plan.hidden)
     return w
 
 
-def accuracy(task: Task, w: Tensor, pairs: list[int], silo: Silo) -> np.ndarray:
+def accuracy(plan: ClientPlan, w: Tensor, pairs: list[int], silo: Silo) -> np.ndarray:
     """Return the share of the held-out samples that each model attributes to this client.
 
     Parameters
     ----------
-    task : Task
+    plan : ClientPlan
         The settings.
     w : Tensor
         Weights, one row a pair.
@@ -212,39 +212,39 @@ def accuracy(task: Task, w: Tensor, pairs: list[int], silo: Silo) -> np.ndarray:
     array
         One share a pair.
     """
-    x, y = tensors(task, silo)
-    _, valid = split(task, silo)
-    target = np.array(task.targets)[pairs]
+    x, y = tensors(plan, silo)
+    _, valid = split(plan, silo)
+    target = np.array(plan.targets)[pairs]
     found = np.empty(len(w))
     for start in range(0, len(w), 8):  # a few pairs at a time: pre-activations are (pairs, samples, hidden)
-        logits, _ = forward(w[start : start + 8], x[valid], y[valid], task.classes, task.hidden)
+        logits, _ = forward(w[start : start + 8], x[valid], y[valid], plan.classes, plan.hidden)
         positive = (logits > 0).double().mean(dim=1).cpu().numpy()
         found[start : start + 8] = np.where(target[start : start + 8] == 1, positive, 1 - positive)
     return found
 
 
-def tensors(task: Task, silo: Silo) -> tuple[torch.Tensor, torch.Tensor]:
+def tensors(plan: ClientPlan, silo: Silo) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the client's training samples and their labels on its device."""
-    x, y = rows(silo, task.target), labels(silo)
+    x, y = rows(silo, plan.target), labels(silo)
     return torch.from_numpy(x).to(silo.device), torch.from_numpy(y).to(silo.device)
 
 
-def split(task: Task, silo: Silo) -> tuple[Ints, Ints]:
+def split(plan: ClientPlan, silo: Silo) -> tuple[Ints, Ints]:
     """Return the positions of training and held-out samples, stratified by label; they are the same in all pairs.
 
     Groups of samples stay on one side; where they do not fit, some samples are trained on twice, or not at all.
     """
     y, groups = labels(silo), silo.arrays.groups
-    mask = stratified(y, task.train / len(y), seeds.generator(task.seed, "published-split", silo.lot), groups)
-    return np.resize(np.flatnonzero(mask), task.train), np.flatnonzero(~mask)
+    mask = stratified(y, plan.train / len(y), seeds.generator(plan.seed, "published-split", silo.lot), groups)
+    return np.resize(np.flatnonzero(mask), plan.train), np.flatnonzero(~mask)
 
 
-def batch(task: Task, name: str, step_: int) -> Ints:
+def batch(plan: ClientPlan, name: str, step_: int) -> Ints:
     """Return the positions in the training set of one step's batch: epochs in random order, each ending in the rest.
 
     Parameters
     ----------
-    task : Task
+    plan : ClientPlan
         The settings.
     name : str
         The client.
@@ -254,9 +254,9 @@ def batch(task: Task, name: str, step_: int) -> Ints:
     Returns
     -------
     array of int
-        At most `task.batch` positions.
+        At most `plan.batch` positions.
     """
-    a_pass = -(-task.train // task.batch)
-    order = seeds.generator(task.seed, "published-batch", name, step_ // a_pass).permutation(task.train)
-    start = step_ % a_pass * task.batch
-    return order[start : start + task.batch]
+    a_pass = -(-plan.train // plan.batch)
+    order = seeds.generator(plan.seed, "published-batch", name, step_ // a_pass).permutation(plan.train)
+    start = step_ % a_pass * plan.batch
+    return order[start : start + plan.batch]

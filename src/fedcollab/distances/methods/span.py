@@ -22,7 +22,7 @@ from torch import Tensor
 
 from fedcollab.distances.methods import published_client
 from fedcollab.distances.methods.discriminator import LABEL_WEIGHT, forward, initial, label_scale, parameters, unflatten
-from fedcollab.distances.methods.published_client import Task
+from fedcollab.distances.methods.published_client import ClientPlan
 from fedcollab.distances.methods.published_loop import Active, PublishedSettings, active_of_clients, inputs, watch
 from fedcollab.distances.request import Floats, Request, places
 from fedcollab.wire.silo import Silo
@@ -30,7 +30,9 @@ from fedcollab.wire.silo import Silo
 BUDGET = 2 * 2**20
 
 
-def run(request: Request, settings: PublishedSettings, tasks: Mapping[str, Task]) -> tuple[Floats, NDArray[np.int64]]:
+def run(
+    request: Request, settings: PublishedSettings, plans: Mapping[str, ClientPlan]
+) -> tuple[Floats, NDArray[np.int64]]:
     """Run Algorithm 1 in memory, in the span of the training samples if the settings allow it.
 
     Parameters
@@ -39,8 +41,8 @@ def run(request: Request, settings: PublishedSettings, tasks: Mapping[str, Task]
         The pairs, in the vectorised runtime.
     settings : PublishedSettings
         The settings of the method.
-    tasks : mapping
-        The task of each client.
+    plans : mapping
+        The plan of each client.
 
     Returns
     -------
@@ -51,18 +53,18 @@ def run(request: Request, settings: PublishedSettings, tasks: Mapping[str, Task]
     """
     silos = request.silos
     if settings.local_steps == 1 and settings.train <= settings.batch:
-        return watch_span(request, settings, tasks, silos)
-    return watch_stacked(request, settings, tasks, silos)
+        return watch_span(request, settings, plans, silos)
+    return watch_stacked(request, settings, plans, silos)
 
 
 def watch_stacked(
-    request: Request, settings: PublishedSettings, tasks: Mapping[str, Task], silos: Mapping[str, Silo]
+    request: Request, settings: PublishedSettings, plans: Mapping[str, ClientPlan], silos: Mapping[str, Silo]
 ) -> tuple[Floats, NDArray[np.int64]]:
     """Run Algorithm 1 with the clients' own functions on stacked pairs, some pairs at a time.
 
     Parameters
     ----------
-    request, settings, tasks
+    request, settings, plans
         As in `run`.
     silos : mapping
         The clients' data.
@@ -82,7 +84,7 @@ def watch_stacked(
             fresh = torch.zeros(len(w), w.shape[1], device=device)
             for name, (own, pairs) in active_of_clients(mine, active + first).items():
                 at = [pair - first for pair in pairs]
-                fresh[at] += published_client.local_update(tasks[name], w[at], own, round_, silos[name]) / 2
+                fresh[at] += published_client.local_update(plans[name], w[at], own, round_, silos[name]) / 2
             w[active] = fresh[active]
 
         def balanced(active: Active, w: Tensor = w, first: int = first) -> Floats:
@@ -90,7 +92,7 @@ def watch_stacked(
             total: Floats = np.zeros(len(w))
             for name, (own, pairs) in active_of_clients(mine, active + first).items():
                 at = [pair - first for pair in pairs]
-                total[at] += published_client.accuracy(tasks[name], w[at], own, silos[name])
+                total[at] += published_client.accuracy(plans[name], w[at], own, silos[name])
             return total[active] - 1.0
 
         best[chunk], taken[chunk] = watch(advance, balanced, len(chunk), settings, request, settle=True)
@@ -98,18 +100,18 @@ def watch_stacked(
 
 
 def watch_span(
-    request: Request, settings: PublishedSettings, tasks: Mapping[str, Task], silos: Mapping[str, Silo]
+    request: Request, settings: PublishedSettings, plans: Mapping[str, ClientPlan], silos: Mapping[str, Silo]
 ) -> tuple[Floats, NDArray[np.int64]]:
     """Run Algorithm 1 for all pairs at once, in the span of their training samples.
 
     Parameters
     ----------
-    request, settings, tasks
+    request, settings, plans
         As in `run`.
     silos : mapping
         The clients' data.
     """
-    state = Span(request, settings, tasks, silos)
+    state = Span(request, settings, plans, silos)
     return watch(state.advance, state.balanced, len(request.pairs), settings, request, settle=True)
 
 
@@ -118,26 +120,26 @@ class Span:
 
     Parameters
     ----------
-    request, settings, tasks
+    request, settings, plans
         As in `run`.
     silos : mapping
         The clients' data.
     """
 
     def __init__(
-        self, request: Request, settings: PublishedSettings, tasks: Mapping[str, Task], silos: Mapping[str, Silo]
+        self, request: Request, settings: PublishedSettings, plans: Mapping[str, ClientPlan], silos: Mapping[str, Silo]
     ) -> None:
         self.settings = settings
         features, classes = inputs(request, settings)
-        names = list(tasks)
+        names = list(plans)
         at = {name: position for position, name in enumerate(names)}
         self.first, self.second = (np.array([at[pair[side]] for pair in request.pairs]) for side in (0, 1))
         flat = initial(request.seed, features, classes, settings.hidden)
         device = silos[names[0]].device
         flat = flat.to(device)
         net = unflatten(flat[None], features, classes, settings.hidden)
-        held = [published_client.tensors(tasks[name], silos[name]) for name in names]
-        splits = [published_client.split(tasks[name], silos[name]) for name in names]
+        held = [published_client.tensors(plans[name], silos[name]) for name in names]
+        splits = [published_client.split(plans[name], silos[name]) for name in names]
         m = settings.train
         x = torch.cat([x[train] for (x, _), (train, _) in zip(held, splits, strict=True)])
         y = torch.cat([y[train] for (_, y), (train, _) in zip(held, splits, strict=True)])
