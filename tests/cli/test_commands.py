@@ -142,6 +142,7 @@ def break_file(name: str, content: str):
         (None, (*OWN, "--task", "regression"), "has text as labels"),
         (None, (), "give either a SCENARIO.toml or --clients FOLDER"),
         (None, ("missing.toml",), "`SCENARIO` (='missing.toml') does not exist"),
+        (None, (".",), "`SCENARIO` (='.') is a folder; give it as --clients, with --label COLUMN"),
         (None, ("--rounds", "many"), "'many' is not a valid integer"),
         (break_file("north.csv", ""), OWN, "is empty"),
         (break_file("north.csv", "age,dose,sex,outcome\n1,2,f,yes\n"), OWN, "1 training sample"),

@@ -127,12 +127,17 @@ def test_labels_can_be_mapped_merged_and_swapped(tmp_path: Path) -> None:
         ("age,sex\n50,m\n60,f\n", "`--label` (='ill') is not a column"),
         ("age,ill\n50,\n60,\n", "label column `ill` is empty"),
         ("age,ill\n50,1\n60,two\n", "mixes numbers and text"),
-        ("age,ill\n50,0.25\n60,\n", "1 missing or infinite label(s)"),
+        ("age,ill\n50,0.25\n60,inf\n", "1 missing or infinite label(s)"),
+        ("age,ill\n50,0.25\n60,\n", "column `ill` is empty in 1 of 2 rows, first in row 2 below the header"),
         ("ill\nyes\nno\n", "no column beside the label"),
         ('age,ill\n50,"1\n60,2\n', "cannot be read as CSV"),
-        ("age,ill\n50,yes\n60,\n", "1 missing label(s)"),
+        ("age,ill\n50,\n60,yes\n", "column `ill` is empty in 1 of 2 rows, first in row 1 below the header"),
         ("age,age,ill\n50,51,yes\n60,61,no\n", "repeated columns: age"),
-        ("age;ill\n50;yes\n60;no\n", "separated by semicolons"),
+        ("age|ill\n50|yes\n60|no\n", "commas, semicolons or tabs must stand between columns"),
+        ("age;ill\n50;yes\n60;no\n70\n", "has 1 fields in line 4; its header has 2"),
+        ('pay,ill\n"1,500",yes\n700,no\n', "column `pay` holds numbers with commas in them; write 1500 for 1,500"),
+        ('age,ill\n50,"0,5"\n60,2\n', "column `ill` holds numbers with commas in them"),
+        ("pay;ill\n1.500,5;yes\n1.700,25;no\n", "column `pay` holds numbers with commas in them"),
     ],
 )
 def test_bad_files_name_the_trouble(tmp_path: Path, content: str, line: str) -> None:
@@ -140,6 +145,41 @@ def test_bad_files_name_the_trouble(tmp_path: Path, content: str, line: str) -> 
         read_clients(write(tmp_path, a=content), "ill")
     assert line in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("mark", [";", "\t"])
+def test_files_as_spreadsheets_write_them_where_the_comma_is_decimal(tmp_path: Path, mark: str) -> None:
+    """Semicolons or tabs between fields, decimal commas: the same table as with commas and points."""
+    plain = "age,dose,codes,town,ill\n50,0.5,1,x,yes\n61.5,,2,y,no\n62,-2,1,,yes\n"
+    other = "age;dose;codes;town;ill\n50;0,5;1;x;yes\n61,5;;2;y;no\n62;-2;1;;yes\n".replace(";", mark)
+    write(tmp_path, a=plain, b=other)
+    a, b = read_clients(tmp_path, "ill")
+    pd.testing.assert_frame_equal(a.x, b.x)
+    assert a.y.tolist() == b.y.tolist()
+    write(tmp_path, b='codes;ill\n"1,2,3";yes\n2;no\n'.replace(";", mark))
+    assert read_clients(tmp_path, "ill")[1].x["codes"].tolist() == ["1,2,3", "2"], "several choices are no number"
+
+
+def test_a_column_of_numbers_with_commas_can_be_left_out(tmp_path: Path) -> None:
+    write(tmp_path, a='age,pay,ill\n50,"1,500",yes\n60,700,no\n')
+    assert list(read_clients(tmp_path, "ill", drop=["pay"])[0].x.columns) == ["age"]
+
+
+@pytest.mark.parametrize("name", ["b.xlsx", "b.XLS", "b.tsv", "b.dta"])
+def test_a_table_that_cannot_be_read_leaves_no_client_out_unnoticed(tmp_path: Path, name: str) -> None:
+    write(tmp_path, a=TABLE, c=TABLE)
+    (tmp_path / name).write_bytes(b"PK")
+    with pytest.raises(InputError, match=rf"{name}` must end in .csv, .parquet or .npz"):
+        read_clients(tmp_path, "ill")
+    write(tmp_path, b=TABLE)
+    assert [client.name for client in read_clients(tmp_path, "ill")] == ["a", "b", "c"], "b.csv is what is meant"
+
+
+def test_hidden_files_and_notes_are_no_clients(tmp_path: Path) -> None:
+    write(tmp_path, a=TABLE)
+    for name in ("._a.csv", ".a.csv.swp", "~$a.xlsx", "~$b.xlsx", "README.txt", "notes.md"):
+        (tmp_path / name).write_bytes(b"\0\5\26")
+    assert [client.name for client in read_clients(tmp_path, "ill")] == ["a"]
 
 
 def test_bad_folders(tmp_path: Path) -> None:

@@ -186,8 +186,9 @@ def test_files_that_cannot_be_used_are_all_named(heart: Tables, tmp_path: Path) 
     assert broken == ["east", "west"]
     line = refused("run", *own)
     assert line.startswith("2 files cannot be used: ")
-    assert "1 missing label(s)" in line
-    assert "is empty" in line
+    assert "label column `label` is empty in 1 of 2 rows" in line
+    assert "west.csv` is empty" in line
+    assert "Next:    mend the files, then: fedcollab inspect" in call("inspect", *own, code=3).stdout
 
 
 def test_mistakes_in_an_own_data_file(flawed: Path, tmp_path: Path) -> None:

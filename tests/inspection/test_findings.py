@@ -129,6 +129,13 @@ def test_every_flaw_is_found(heart: Tables, where: str | None, change: Any, expe
     assert extra == set(), "small parts of a table are unbalanced and lack values, and that is said too"
 
 
+def test_a_column_in_another_spelling_is_named(heart: Tables) -> None:
+    tables = planted(heart, "va", lambda t, p: t.rename(columns={"thalach": "Thalach "}))
+    remedies = {each.column: each.remedy for each in fedcollab.inspect(as_clients(tables)).errors}
+    assert remedies["thalach"].startswith("write 'thalach' and 'Thalach ' alike in the headers; or --columns common")
+    assert remedies["Thalach "].startswith("write 'Thalach ' and 'thalach' alike")
+
+
 def test_leakage_at_one_client(heart: Tables) -> None:
     """A column that everyone has, and that one client filled in once the diagnosis was known."""
     tables = planted(heart, None, assign("grade", lambda t, p: rng(p).random(len(t))))

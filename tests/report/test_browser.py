@@ -167,11 +167,15 @@ def advised(tmp_path_factory):
 
 @pytest.mark.parametrize(("viewport", "scheme"), [(DESKTOP, "light"), (DESKTOP, "dark"), (PHONE, "light")])
 def test_the_advice_is_on_the_first_screen(advised, visit, viewport, scheme):
-    """Verdict and gains are seen without scrolling on a desk, nothing is cut on a phone, and all is accessible."""
+    """Who with whom and the gain in words are seen without scrolling, on a desk the picture of gains too.
+
+    Nothing is cut on a phone, and all is accessible.
+    """
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed")
     page = visit(advised, viewport, color_scheme=scheme)
-    gains, headline = page.locator("#expected").bounding_box(), page.locator(".headline").bounding_box()
-    assert headline["y"] < gains["y"] < viewport["height"]
+    places = (".headline", ".gain", ".groups .names", "#expected")
+    headline, words, partners, gains = (page.locator(place).bounding_box() for place in places)
+    assert headline["y"] < words["y"] < partners["y"] < partners["y"] + partners["height"] <= viewport["height"]
     if viewport == DESKTOP:
         assert gains["y"] + gains["height"] <= viewport["height"]
     assert page.locator("#weights svg .mark-rect.role-mark path").count() == 16

@@ -64,7 +64,10 @@ def planned(clients: list[ClientData], tmp_path: Path) -> Any:
 
 
 def test_without_a_plan_nothing_is_served(planned: Any) -> None:
-    with pytest.raises(Paused, match="'describe' is in no plan that this silo has approved; none is approved"):
+    with pytest.raises(
+        Paused,
+        match="'describe' is in no plan that this silo has approved; none is approved: `fedcollab federation plan`",
+    ):
         federate(planned())
 
 

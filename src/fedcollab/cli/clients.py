@@ -105,6 +105,8 @@ def find_clients(source: Source, *, strict: bool = True) -> tuple[list[ClientDat
             )
         made = scenarios.make(name, dataset=dataset or None)
         return list(made.clients), {**made.settings, "scale": made.scale}
+    if scenario is not None and scenario.is_dir():
+        raise InputError(f"`SCENARIO` (={str(scenario)!r}) is a folder; give it as --clients, with --label COLUMN")
     if scenario is None or not scenario.is_file():
         raise InputError(
             f"`SCENARIO` (={str(scenario)!r}) does not exist; expected a TOML file, or a scenario's name such as "

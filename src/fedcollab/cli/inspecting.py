@@ -269,12 +269,14 @@ def _shared_identifiers(found: Inspection) -> list[str]:
 
 def _next(found: Inspection, write: Path | None, clients: Path | None, label: str | None) -> str | None:
     """Return the command to go on with."""
+    given = f"--clients {quote(str(clients))}" + (f" --label {quote(label)}" if label else "")
+    if found.errors and all(each.kind == "unreadable" for each in found.errors):  # no option settles that
+        return f"mend the files, then: fedcollab inspect {given}" if clients is not None else None
     if write is not None:
         asks = any(each.kind in LABEL_MAPPED for each in found.errors)
         return f"{f'say in {write} which label is which, then: ' if asks else ''}fedcollab run {quote(str(write))}"
     if clients is None:
         return None
-    given = f"--clients {quote(str(clients))}" + (f" --label {quote(label)}" if label else "")
     if found.errors:
         proposed = f"{clients.name or 'data'}.toml"
         return f"fedcollab inspect {given} --write {quote(proposed)}"

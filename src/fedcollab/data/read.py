@@ -7,12 +7,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from fedcollab.data.client import ClientData
 from fedcollab.data.samples import is_table
 from fedcollab.data.spelling import mapped, merging
-from fedcollab.data.tables import TABLES, read_table
+from fedcollab.data.tables import TABLES, numbers_as_text, read_table
 from fedcollab.errors import InputError
 from fedcollab.parsing import check_file, check_size
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 TEST = ".test"  # NAME.test.csv beside NAME.csv is that client's own test split
 COMMON = "common"  # the columns that all clients have
 READABLE = {*TABLES, ".npz"}
+#: tables that are not read here: one without a readable file beside it is a client that would be left out unnoticed
+FOREIGN = {".xlsx", ".xls", ".xlsm", ".ods", ".tsv", ".feather", ".arff", ".dta", ".sav", ".sas7bdat", ".rds"}
 
 
 @dataclass(frozen=True)
@@ -263,7 +266,8 @@ def check_readable(path: Path) -> None:
     """
     check_file(path)
     if path.suffix.lower() not in READABLE:
-        raise InputError(f"`{path}` must end in .csv, .parquet or .npz")
+        excel = " (in Excel: Save As, CSV UTF-8)" if path.suffix.lower().startswith(".xls") else ""
+        raise InputError(f"`{path}` must end in .csv, .parquet or .npz{excel}")
     if path.stat().st_size == 0:
         raise InputError(f"`{path}` is empty")
     check_size(path)
@@ -291,7 +295,10 @@ def _files(directory: Path) -> list[tuple[Path, Path | None]]:
             f"`--clients` (={str(directory)!r}) must be a folder with one CSV, Parquet or NPZ file per client"
             + (own if directory.suffix == ".toml" else "")
         )
-    files = sorted(path for path in directory.iterdir() if path.suffix.lower() in READABLE)
+    shown = sorted(path for path in directory.iterdir() if not path.name.startswith((".", "~$")))
+    files = [path for path in shown if path.suffix.lower() in READABLE]
+    known = {path.stem for path in files}
+    files += [path for path in shown if path.suffix.lower() in FOREIGN and path.stem not in known]
     if not files:
         raise InputError(f"`--clients` (={str(directory)!r}) holds no .csv, .parquet or .npz file")
     for path in files:
@@ -363,12 +370,20 @@ def _split(path: Path, reading: Reading) -> tuple[pd.DataFrame, Any, Any, tuple[
     """Return features, labels, the groups of rows if there is such a column, and all columns of the file."""
     frame, label = read_table(path), str(reading.label)
     if label not in frame.columns:
-        raise InputError(f"`--label` (={label!r}) is not a column of `{path}`; columns: {', '.join(frame.columns)}")
+        apart = "; commas, semicolons or tabs must stand between columns" if len(frame.columns) == 1 else ""
+        listed = ", ".join(frame.columns)
+        raise InputError(f"`--label` (={label!r}) is not a column of `{path}`; columns: {listed}{apart}")
     if len(frame) == 0:
         raise InputError(f"`{path}` has a header but no rows")
     labels = frame[label]
     if labels.isna().all():
         raise InputError(f"`{path}`: label column `{label}` is empty")
+    if labels.isna().any():
+        missing, first = int(labels.isna().sum()), int(labels.isna().to_numpy().argmax()) + 1
+        raise InputError(
+            f"`{path}`: label column `{label}` is empty in {missing} of {len(labels)} rows, first in row {first} below "
+            "the header; take these rows out of the file, or fill their labels in"
+        )
     groups = frame[reading.id_column] if reading.id_column in frame.columns else None
     if groups is not None and groups.isna().any():
         raise InputError(
@@ -378,7 +393,14 @@ def _split(path: Path, reading: Reading) -> tuple[pd.DataFrame, Any, Any, tuple[
     features = frame.drop(columns=left_out)
     if features.shape[1] == 0:
         raise InputError(f"`{path}` has no column beside the label `{label}`")
-    if reading.label_map and not labels.isna().any():  # missing labels are refused with a count, by ClientData
+    for column in (label, *features.columns):
+        if numbers_as_text(frame[column]):
+            other = "" if column == label else f", or leave the column out (--drop {quote(column)})"
+            raise InputError(
+                f"`{path}`: column `{column}` holds numbers with commas in them; write 1500 for 1,500 and 0.5 for 0,5"
+                + other
+            )
+    if reading.label_map:
         return features, mapped(labels.tolist(), reading.label_map), groups, tuple(frame.columns)
     return features, labels, groups, tuple(frame.columns)
 

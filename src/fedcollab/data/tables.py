@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -23,45 +24,94 @@ PART = 256 * MIB  # what is unpacked at a time to see how much it is
 MOST_AT_A_TIME = 1000
 csv.field_size_limit(max(csv.field_size_limit(), MOST_FIELD))
 MISSING = ["?"]  # counted as missing beside what pandas knows (empty, NA, NaN, null, ...)
+MARKS = ",;\t"  # what may stand between two fields of a CSV file
+
+_DECIMAL_COMMA = re.compile(r"\s*[-+]?\d+(,\d+)?([eE][-+]?\d+)?\s*")
+_NUMBER = re.compile(r"\s*[-+]?(\d+([.,]\d+)?|\d{1,3}(,\d{3})+(\.\d+)?|\d{1,3}(\.\d{3})+(,\d+)?)([eE][-+]?\d+)?\s*")
 
 
 def _read_csv(path: Path) -> pd.DataFrame:
     """Read a CSV file; what cannot be a table is refused in one line."""
     import pandas as pd
 
-    quoted, commas = _check_fields(path)
+    quoted, marks = _check_fields(path)
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            header = next((row for row in csv.reader(file, skipinitialspace=True) if row), [])
+        header = _header(path, ",")
+        mark = next((mark for mark in MARKS if len(header) == 1 and mark in header[0]), ",")
+        header = header if mark == "," else _header(path, mark)
         _check_columns(path, len(header))
-        if len(header) == 1 and ";" in header[0]:
-            raise InputError(f"`{path}` seems to be separated by semicolons; save it with commas")
         repeated = sorted(name or "(no name)" for name, count in Counter(header).items() if count > 1)
         if repeated:
             raise InputError(f"`{path}` has repeated columns: {', '.join(repeated)}")
         if quoted:
-            _check_rows(path, len(header))
+            _check_rows(path, len(header), mark)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", pd.errors.ParserWarning)  # of rows that are too long: refused below
-            frame = pd.read_csv(path, na_values=MISSING, skipinitialspace=True, low_memory=False, index_col=False)
-        if not quoted and commas != (len(header) - 1) * (len(frame) + 1):
-            _check_rows(path, len(header))
+            frame = pd.read_csv(
+                path, sep=mark, na_values=MISSING, skipinitialspace=True, low_memory=False, index_col=False
+            )
+        if not quoted and marks[mark] != (len(header) - 1) * (len(frame) + 1):
+            _check_rows(path, len(header), mark)
     except InputError:
         raise
     except UnicodeDecodeError as error:
-        raise InputError(f"`{path}` is not UTF-8 (byte {error.start}); save it as UTF-8") from None
+        raise InputError(
+            f"`{path}` is not UTF-8 (byte {error.start}); save it as UTF-8 (in Excel: Save As, CSV UTF-8)"
+        ) from None
     except Exception as error:
         raise InputError(f"`{path}` cannot be read as CSV: {first_line(error)}") from None
+    return frame if mark == "," else _with_points(frame)
+
+
+def _header(path: Path, mark: str) -> list[str]:
+    """Return the names of the columns, where this mark stands between fields."""
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        return next((row for row in csv.reader(file, delimiter=mark, skipinitialspace=True) if row), [])
+
+
+def _with_points(frame: pd.DataFrame) -> pd.DataFrame:
+    """Take columns of numbers with a decimal comma as numbers: it is why a file has no commas between its fields."""
+    import pandas as pd
+
+    for column, values in frame.items():
+        if _all_match(values, _DECIMAL_COMMA):
+            frame[column] = pd.to_numeric(values.str.replace(",", "."))
     return frame
 
 
-def _check_rows(path: Path, columns: int) -> None:
+def _all_match(values: pd.Series[Any], pattern: re.Pattern[str]) -> bool:
+    """Return whether a column is text, has values, and all of them match."""
+    present = values.dropna()
+    texts = values.dtype.kind not in "biufmM" and len(present) > 0
+    return texts and all(isinstance(value, str) and pattern.fullmatch(value) for value in present.unique())
+
+
+def numbers_as_text(values: pd.Series[Any]) -> bool:
+    """Return whether a column is text though all its values are numbers, some of them with a comma.
+
+    As categories they would say nothing, and whether the comma is a decimal one only the owner of the file knows.
+
+    Parameters
+    ----------
+    values : pandas.Series
+        The column.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> [numbers_as_text(pd.Series(values)) for values in (["0,5", "2"], ["12,500", "700"], ["1,2,3", "2"], [0.5, 2])]
+    [True, True, False, False]
+    """
+    return _all_match(values, _NUMBER)
+
+
+def _check_rows(path: Path, columns: int, mark: str) -> None:
     """Refuse a row with more or fewer fields than there are columns, and a field that is too long.
 
     pandas would fill a short row up with missing values, and take the first fields of long ones for names of rows.
     """
     with path.open(encoding="utf-8-sig", newline="") as file:
-        rows = csv.reader(file, skipinitialspace=True)
+        rows = csv.reader(file, delimiter=mark, skipinitialspace=True)
         try:
             for row in rows:
                 if len(row) != columns and any(row):
@@ -72,26 +122,28 @@ def _check_rows(path: Path, columns: int) -> None:
             raise InputError(f"`{path}` has a field of more than {MOST_FIELD} bytes in line {rows.line_num}") from None
 
 
-def _check_fields(path: Path) -> tuple[bool, int]:
-    """Refuse a CSV file with a longer stretch between two commas or line ends than a field may have.
+def _check_fields(path: Path) -> tuple[bool, dict[str, int]]:
+    """Refuse a CSV file with a longer stretch between two marks or line ends than a field may have.
 
-    Return whether it has quotes (a field in quotes may hold commas and line ends, and is measured when it is read), and
-    how many commas.
+    Return whether it has quotes (a field in quotes may hold marks and line ends, and is measured when it is read), and
+    how many of each mark.
     """
-    open_for, quoted, commas = 0, False, 0
+    open_for, quoted, marks = 0, False, dict.fromkeys(MARKS, 0)
+    ends = [mark.encode() for mark in (*MARKS, "\n", "\r")]
     with path.open("rb") as file:
         while block := file.read(MOST_FIELD):
-            first = min((at for at in map(block.find, (b",", b"\n", b"\r", b";", b"\t")) if at >= 0), default=-1)
+            first = min((at for at in map(block.find, ends) if at >= 0), default=-1)
             open_for += len(block) if first < 0 else first
             if b"\0" in block:  # other readers would end there, or take it for a blank
                 raise InputError(f"`{path}` is no text: it holds zero bytes, as UTF-16 does; save it as UTF-8")
             if open_for > MOST_FIELD:
                 raise InputError(f"`{path}` cannot be read as CSV: it has a field of more than {MOST_FIELD} bytes")
             if first >= 0:
-                open_for = len(block) - 1 - max(map(block.rfind, (b",", b"\n", b"\r", b";", b"\t")))
+                open_for = len(block) - 1 - max(map(block.rfind, ends))
             quoted = quoted or b'"' in block
-            commas += block.count(b",")
-    return quoted, commas
+            for mark in marks:
+                marks[mark] += block.count(mark.encode())
+    return quoted, marks
 
 
 def _check_columns(path: Path, count: int) -> None:

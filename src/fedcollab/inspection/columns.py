@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from shlex import quote
 from typing import Any
 
-from fedcollab.data.spelling import spellings
+from fedcollab.data.spelling import normal_form, spellings
 from fedcollab.inspection.column import CATEGORIES
 from fedcollab.inspection.labels import Replies
 from fedcollab.inspection.result import Finding
@@ -50,8 +50,9 @@ def column_findings(replies: Replies) -> Iterator[Finding]:
         What each client said about its data.
     """
     replies = {name: reply for name, reply in replies.items() if reply["table"]}
-    for column, profiles in by_column(replies).items():
-        yield from _present(column, profiles, replies)
+    columns = by_column(replies)
+    for column, profiles in columns.items():
+        yield from _present(column, columns, replies)
         found = list(_kinds(column, profiles)) or list(_identifier(column, profiles))
         found += [] if found else list(_constant(column, profiles))
         yield from found
@@ -62,12 +63,16 @@ def column_findings(replies: Replies) -> Iterator[Finding]:
         yield from _missing(column, profiles, replies)
 
 
-def _present(column: str, profiles: Mapping[str, Any], replies: Replies) -> Iterator[Finding]:
+def _present(column: str, columns: Columns, replies: Replies) -> Iterator[Finding]:
     """Find clients that lack a column that most have, and clients that have one that most lack."""
+    profiles = columns[column]
     lacking = [name for name in replies if name not in profiles]
     if not lacking:
         return
     remedy = f"--columns common (what all have), or --drop {quote(column)}"
+    alike = [other for other in columns if other != column and normal_form(other) == normal_form(column)]
+    if alike:
+        remedy = f"write {column!r} and {alike[0]!r} alike in the headers; or {remedy}"
     if len(lacking) <= len(profiles):
         for name in lacking:
             seen = f"lacks the column {column!r}, which {len(profiles)} of {len(replies)} clients have"
@@ -91,9 +96,8 @@ def _kinds(column: str, profiles: Mapping[str, Any]) -> Iterator[Finding]:
             if kind != usual:
                 words = {"numeric": "numbers", "text": "text", "date": "dates"}
                 seen = f"holds {words[kind]} here and {words[usual]} at other clients"
-                remedy = (
-                    f"--drop {quote(column)}, or write the values alike (decimal commas and signs such as < make text)"
-                )
+                text = "decimal commas, signs such as < and words such as 'unknown' make text; missing: leave it empty"
+                remedy = f"--drop {quote(column)}, or write the values alike ({text})"
                 yield Finding(name, column, "column-kind", "error", f"it {seen}.", remedy)
 
 

@@ -162,7 +162,8 @@ class Guard:
                 "silo does so in an approved plan that names it (or with `updates_for_distances = true` in its limits)"
             )
         if self.limits.require_plan:
-            known = f": {objections.get(True, objections.get(False))}" if objections else "; none is approved"
+            none = "; none is approved: `fedcollab federation plan` makes one, its administrator approves it"
+            known = f": {objections.get(True, objections.get(False))}" if objections else none
             raise Refused(f"{action.name!r} is in no plan that this silo has approved{known}")
         return None
 
