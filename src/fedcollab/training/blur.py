@@ -134,11 +134,11 @@ def errors(network: Network, w: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, T
     if network.widths:
         means, squares = [], []
         dense = Dense(network, 1.0)
-        parts, layers = dense._backward(w, whole), dense._layers(w)
-        for place, (h, delta) in enumerate(parts):
-            last = place == len(parts) - 1
-            open_to = delta[0] if last else parts[place + 1][1][0] @ layers[place + 1].weight[0]
-            least = min(FEWEST, count) * open_to.square().mean(0)[:, None]
+        passes, layers = dense._backward(w, whole), dense._layers(w)
+        for place, (h, delta) in enumerate(passes):
+            last = place == len(passes) - 1
+            reaching = delta[0] if last else passes[place + 1][1][0] @ layers[place + 1].weight[0]  # before the ReLU's 0
+            least = min(FEWEST, count) * reaching.square().mean(0)[:, None]
             ones = torch.ones_like(h[0, :, :1])
             square = delta[0].square()
             alike = delta[0].abs().sum(0).square() / square.sum(0).clamp(min=1e-30)  # 0 where no sample has a gradient
