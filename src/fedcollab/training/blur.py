@@ -14,7 +14,8 @@ Where the gradient of a unit (of any dense layer) is that of few samples, the fi
     FEWEST / m_u of each,       m_u = (sum_s |d_s|)^2 / sum_s d_s^2,       d_s sample s's gradient at the unit,
 
 for the update of a unit that one sample alone activates is that sample, and an error of half of it would average out
-over the rounds of a plan, whatever they are called.
+over the rounds of a plan, whatever they are called. Nor is the first sum less than that of FEWEST samples drawn from
+all, were each to activate the unit: a unit without any would else have no error, and its silence would be exact.
 
 r_j turns gradients into updates: how far the row of parameters that j belongs to moved, by the length of its gradient,
 between one step and all of the round's.
@@ -23,8 +24,8 @@ An update is known to its standard error; what is more exact says nothing about 
 updates, or many units of one, for single samples: the difference of two sums over 20 samples and over 21 is a sample,
 with the error it is one within sqrt(41) / 2 of its own length. In training the error is a fourth of the variance that
 the samples themselves have, is drawn anew each round and averages out over rounds and partners, as that of batches.
-What many rounds with crafted weights could still average is bounded by the plan's budget, and `honest.check_reply`
-looks at what is sent.
+What many rounds with crafted weights could still average away ends at rows that are displaced (`displaced`), and
+`honest.check_reply` looks at what is sent.
 """
 
 from __future__ import annotations
@@ -133,11 +134,11 @@ def errors(network: Network, w: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, T
     if network.widths:
         means, squares = [], []
         dense = Dense(network, 1.0)
-        parts, layers = dense._backward(w, whole), dense._layers(w)
-        for place, (h, delta) in enumerate(parts):
-            last = place == len(parts) - 1
-            open_to = delta[0] if last else parts[place + 1][1][0] @ layers[place + 1].weight[0]
-            least = min(FEWEST, count) * open_to.square().mean(0)[:, None]
+        passes, layers = dense._backward(w, whole), dense._layers(w)
+        for place, (h, delta) in enumerate(passes):
+            last = place == len(passes) - 1
+            reaching = delta[0] if last else passes[place + 1][1][0] @ layers[place + 1].weight[0]  # before the ReLU's 0
+            least = min(FEWEST, count) * reaching.square().mean(0)[:, None]
             ones = torch.ones_like(h[0, :, :1])
             square = delta[0].square()
             alike = delta[0].abs().sum(0).square() / square.sum(0).clamp(min=1e-30)  # 0 where no sample has a gradient

@@ -242,8 +242,9 @@ def _train(names: Sequence[str], messages: Messages, silos: Silos, setting: Sett
             message, silo, replied = messages[name], silos[name], arrays_of(reply)
             place = slot_of(message, TRAINING)
             shown, judged = _shown(network, message, silo, setting, float(loss))
-            given = honest.check_reply(network, message, whole.cpu().numpy(), data_of(silo)["x"].cpu(), judged, silo, place)
-            honest.note_update(message, silo, whole.cpu().numpy(), [given], place)
+            weights, seen = whole.cpu().numpy(), data_of(silo)["x"].cpu()
+            given = honest.check_reply(network, message, weights, seen, judged, silo, place)
+            honest.note_update(message, silo, weights, [given], place)
             keep_state(silo, message, arrays_of(state), slot_of(message))
             plain = {"loss": shown, "finite": True}
             result[name] = masked_reply(message, silo, replied, plain)

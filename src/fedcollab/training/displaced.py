@@ -1,7 +1,7 @@
 """What models are trained on at a guarded silo: each training sample moved a fixed way from where it is.
 
     v~_i = m + (v_i - m + z_i) / (1 + TAU^2),      z_i = TAU sum_k e_ik a_k / sqrt(K)
-    a_k = sum_j r_jk (v_j - m) / sqrt(n),          e_ik, r_jk ~ N(0, 1) drawn from the silo's key and row i's, j's content
+    a_k = sum_j r_jk (v_j - m) / sqrt(n),          e_ik, r_jk ~ N(0, 1) drawn from key and content of i, j
 
 v_i are the features of sample i, with the target where it is a number; m is the mean over the n training samples. As
 the a_k have the samples' own covariance S, z_i is close to N(0, TAU^2 S): in any combination of columns it is as large

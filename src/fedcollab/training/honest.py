@@ -26,7 +26,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from fedcollab import seeds
@@ -220,7 +219,7 @@ def check_reply(
     replied : array
         The flat weights after training.
     x : array or Tensor
-        The samples that were trained on.
+        The samples that were trained on, as models see them.
     loss : float
         The mean loss of the weights that were sent, moved so that a refusal tells nothing about single samples
         (`measures.judged_loss`).

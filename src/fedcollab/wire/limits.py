@@ -88,7 +88,8 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     round_measures : bool
         Whether accuracies and losses are rounded to what the number of samples can mean.
     blur_updates : bool
-        Whether updates get an error of half their standard error (see `training.blur`).
+        Whether models are trained on displaced rows (see `training.displaced`), and updates get an error of half their
+        standard error (see `training.blur`).
     updates_for_distances : bool
         Whether distance methods that send updates of models which the server chooses (`cross`, `hypothesis`,
         `published`) are served without an approved plan that names them.
