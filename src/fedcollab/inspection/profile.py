@@ -59,9 +59,9 @@ class InspectReply(TypedDict):
     `labels` counts the rows of every label that enough rows have; `rare_labels` is how many labels fewer rows have, and
     `rare_spellings` whether one of them is another spelling of another label. `duplicates` counts the rows that repeat
     an earlier one, `expected_duplicates` those that chance would make, and every row is there a multiple of `repeats`
-    times. `checksum` is that of the whole table, empty where it could be tried out. `groups` is how many groups the rows to train on belong to, 0 without
-    groups. Of a numeric target no label is counted: `target` is its profile, as of a column, and `far_targets` how many
-    values are far from most.
+    times. `checksum` is that of the whole table, empty where it could be tried out. `groups` is how many groups the
+    rows to train on belong to, 0 without groups. Of a numeric target no label is counted: `target` is its profile, as
+    of a column, and `far_targets` how many values are far from most.
     """
 
     quantity: Quantity
