@@ -14,6 +14,7 @@ import pandas as pd
 
 from fedcollab.data import ClientData
 from fedcollab.encoders import register_encoder
+from fedcollab.inspection.profile import _checksum, _row_hashes
 from fedcollab.wire.silo import Silo
 
 from .deviations import numbers
@@ -264,7 +265,7 @@ def wings(seed: int, name: str = NAME) -> ClientData:
 
 
 def crossed_splits(target: Target) -> Recovered:
-    """`few-moments` under eight splits: of an outcome in a wing one has a patient more than another, though of neither."""
+    """`few-moments` under eight splits: of an outcome in a wing one has a patient more, though of neither by itself."""
     clinic = Target(target.folder / "wings", target.limits, wings)
     sums: list[Floats] = []
     seed = 0
@@ -456,6 +457,31 @@ def near_zero(target: Target) -> Recovered:
     return Recovered(found, asked, 0.5, target.messages)
 
 
+def scores(seed: int, name: str = NAME, further: int = 0) -> ClientData:
+    """Return sixteen patients, of whom a score from 0 to 4 and one of two outcomes are known."""
+    rng = np.random.default_rng(seed + further)
+    table = pd.DataFrame({"score": rng.integers(0, 5, 16).astype(float)})
+    return ClientData(name, table, rng.permutation(np.arange(16) % 2))
+
+
+def small_tables(target: Target) -> Recovered:
+    """`inspect` gives a checksum of the whole table, keyed by the server: it tries all tables that there could be."""
+    found, key, chance = 0, "0" * 32, 1e-5
+    kinds = ClientData(NAME, pd.DataFrame({"score": np.tile(np.arange(5.0), 2)}), np.repeat([0, 1], 5))
+    hashes = _row_hashes(kinds, key).reshape(2, 5)
+    halves = [list(itertools.combinations_with_replacement(each.tolist(), 8)) for each in hashes]
+    for place in range(2):
+        clinic = Target(target.folder / f"scores {place}", target.limits, partial(scores, further=200 * place))
+        with suppress(Refusal):
+            checksum = clinic.ask("inspect", {"test_share": 0.2, "seed": 0, "key": key})["checksum"]
+            found += any(
+                _checksum(np.array(one + other, dtype=np.uint64), key) == checksum
+                for one, other in itertools.product(*halves)
+            )
+        target.messages += clinic.messages
+    return Recovered(found, 2, chance, target.messages)
+
+
 ATTACKS = {
     attack.__name__: attack
     for attack in (
@@ -474,5 +500,6 @@ ATTACKS = {
         clipped_targets,
         scale_refusals,
         near_zero,
+        small_tables,
     )
 }

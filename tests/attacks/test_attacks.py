@@ -7,12 +7,14 @@ often chance matches as many; less often than once in a thousand times is beyond
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from fedcollab.data import ClientData
 from fedcollab.wire.limits import Limits, Privacy
 
 from . import alike, combined, crafted, deviations, differences, further, published, state, trees
@@ -79,7 +81,8 @@ def test_a_silo_without_these_limits_is_read(tmp_path: Path) -> None:
     for name in ("empty_losses", "replicate_changes", "turned_trap", "silent_units", "cross_thresholds", "overflow"):
         recovered = ATTACKS[name](Target(tmp_path / name, Limits(**without)))
         assert recovered.beyond_chance, f"{name}: {recovered}"
-    for name in ("lone_values", "two_schemas", "hair_apart", "sparse_column", "nested_splits"):
+    least_1 = ("lone_values", "two_schemas", "hair_apart", "sparse_column", "nested_splits", "rare_label", "added_rows")
+    for name in (*least_1, "like_columns", "crossed_columns", "underflow", "lone_means", "small_tables"):
         recovered = ATTACKS[name](Target(tmp_path / name, Limits(min_samples=1, **without)))
         assert recovered.beyond_chance, f"{name}: {recovered}"
 
@@ -98,6 +101,18 @@ def test_an_answer_is_the_same_however_much_was_asked_since(tmp_path: Path) -> N
     other = target.ask("losses", {**question, "round": 2})["losses"]  # another message: another answer, and it counts
     assert other[0] != first[0]
     assert target.guards[NAME].spent(None)["models"] == 9
+
+
+def test_the_same_question_about_other_data_counts_again(tmp_path: Path) -> None:
+    """It is another question: else the first answer's error would be that of the second, for nothing."""
+    target = Target(tmp_path, Limits())
+    target.prepare()
+    question = {"setting": target.setting(), "round": 1, "models": np.zeros((1, 16), dtype=np.float32)}
+    for spent, rows in ((1, 60), (1, 60), (2, 59)):
+        data = ClientData(NAME, target.data.x.iloc[:rows], target.data.y[:rows])
+        target.silos[NAME] = replace(target.silos[NAME], data=data, _rows=None, _arrays=None)
+        target.ask("losses", question)
+        assert target.guards[NAME].spent(None)["models"] == spent
 
 
 def test_every_promise_names_tests_that_there_are() -> None:

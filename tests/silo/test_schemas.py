@@ -17,7 +17,7 @@ from fedcollab.data.rare import alike_in_sums, squares_about, without_rare
 from fedcollab.distances.methods.few_round_client import parts
 from fedcollab.errors import InputError
 from fedcollab.federation import federate
-from fedcollab.silo.rounding import rounded, rounded_shares
+from fedcollab.silo.rounding import OF_VALUE, rounded, rounded_shares, summable_rows, with_errors
 from fedcollab.silo.schemas import limit_schema
 from fedcollab.training.batches import plan
 from fedcollab.training.compare_measures import compared
@@ -130,6 +130,40 @@ def test_rounded_measures_are_unbiased_and_the_same_for_the_same_question() -> N
     assert rounded_shares(0.7, 100, exact, "accuracy", question) == 0.7
     assert np.isnan(rounded([np.nan], [0.1], silo, "loss", question)[0])
     assert rounded_shares([0.0, 1.0], 10, silo, "accuracy", question).min() >= 0
+
+
+def test_values_have_errors_that_follow_from_the_rows_alone() -> None:
+    """Of a fifth of the column's deviation; a constant has none, and no order of rows or further asking draws anew."""
+    silo = Silo(wards("a", 0), key=b"key", limits=Limits())
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(4000, 2)) * [1.0, 50.0]
+    moved = (with_errors(rows, silo) - rows) / rows.std(axis=0)
+    np.testing.assert_allclose(moved.std(axis=0), OF_VALUE, rtol=4 / np.sqrt(8000))
+    assert np.abs(moved.mean(axis=0)).max() < 4 * OF_VALUE / np.sqrt(4000)
+    order = rng.permutation(4000)
+    np.testing.assert_allclose(with_errors(rows[order], silo), with_errors(rows, silo)[order], atol=1e-12)
+    few = rows[:48, 0]
+    gaps = [
+        with_errors(few[: 48 - k], silo).sum() - with_errors(few[: 47 - k], silo).sum() - few[47 - k] for k in range(30)
+    ]
+    assert np.std(gaps) == pytest.approx(OF_VALUE * np.sqrt(2 * 33), rel=0.4), "the difference of two sums is no row"
+    np.testing.assert_array_equal(with_errors(np.full(20, 3.5), silo), np.full(20, 3.5))
+    assert not np.allclose(with_errors(few, silo), with_errors(few, Silo(silo.data, key=b"other", limits=Limits())))
+    np.testing.assert_array_equal(with_errors(few, Silo(silo.data, key=b"key", limits=NO_LIMITS)), few)
+    np.testing.assert_array_equal(summable_rows(rows, np.arange(48), 1, silo)[:, 0], few)
+
+
+def test_errors_of_measures_are_of_one_message_and_of_the_data_as_they_are() -> None:
+    def answer(silo: Silo, question: str) -> float:
+        silo.question = question
+        return float(rounded([0.5], [0.1], silo, "loss", np.zeros(3))[0])
+
+    data = wards("a", 0)
+    silo = Silo(data, key=b"key", limits=Limits())
+    assert answer(silo, "one") == answer(Silo(wards("a", 0), key=b"key", limits=Limits()), "one")
+    assert answer(silo, "one") != answer(silo, "another")
+    changed = ClientData("a", data.x, 1 - data.y)
+    assert answer(silo, "one") != answer(Silo(changed, key=b"key", limits=Limits()), "one")
 
 
 @pytest.mark.parametrize("least", [1, 4])

@@ -9,6 +9,7 @@ well a column predicts the label, the one statistic here that is neither a count
 from __future__ import annotations
 
 import hashlib
+import math
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, TypedDict
 
 import numpy as np
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 INDEPENDENT = 0.75
 #: arrays of more numbers a row than this are not expected to repeat by chance
 MANY = 100
+#: so many tables must be possible, as a power of 2, that a checksum of one is sent: else a server tries them out
+MANY_TABLES = 128
 
 
 class InspectMessage(TypedDict):
@@ -56,9 +59,9 @@ class InspectReply(TypedDict):
     `labels` counts the rows of every label that enough rows have; `rare_labels` is how many labels fewer rows have, and
     `rare_spellings` whether one of them is another spelling of another label. `duplicates` counts the rows that repeat
     an earlier one, `expected_duplicates` those that chance would make, and every row is there a multiple of `repeats`
-    times. `checksum` is that of the whole table. `groups` is how many groups the rows to train on belong to, 0 without
-    groups. Of a numeric target no label is counted: `target` is its profile, as of a column, and `far_targets` how many
-    values are far from most.
+    times. `checksum` is that of the whole table, empty where it could be tried out. `groups` is how many groups the
+    rows to train on belong to, 0 without groups. Of a numeric target no label is counted: `target` is its profile, as
+    of a column, and `far_targets` how many values are far from most.
     """
 
     quantity: Quantity
@@ -107,6 +110,7 @@ def look(message: InspectMessage, silo: Silo) -> InspectReply:
     rows = _row_hashes(silo.data, message["key"])
     times = np.unique(rows, return_counts=True)[1]
     enough = len(rows) >= max(limit, 2)
+    checksum = enough and (limit <= 1 or _possible_tables(silo.data) >= MANY_TABLES)
     reply: InspectReply = {
         "quantity": data.quantity,
         "test_quantity": test_quantity,
@@ -120,7 +124,7 @@ def look(message: InspectMessage, silo: Silo) -> InspectReply:
         "duplicates": len(rows) - len(times) if enough else 0,
         "expected_duplicates": rounded(_chance(silo.data)) if enough else 0.0,
         "repeats": int(np.gcd.reduce(times)) if enough else 1,
-        "checksum": _checksum(rows, message["key"]) if enough else "",
+        "checksum": _checksum(rows, message["key"]) if checksum else "",
         "columns": [],
     }
     if numeric:
@@ -188,10 +192,26 @@ def _chance(data: ClientData) -> float:
     that two rows have the same value in column j. Columns that depend on each other say less than their product. Rows
     of many numbers (images) are never equal by chance.
     """
+    rows, alike = _alike_by_chance(data)
+    return rows * (rows - 1) / 2 * alike
+
+
+def _possible_tables(data: ClientData) -> float:
+    """Return about how many tables there could be of as many rows, as a power of 2.
+
+    Rows are of about t = (prod_j c_j)^-.75 kinds, and n rows of t kinds make (n + t - 1)! / (n! (t - 1)!) tables.
+    """
+    count, (_, alike) = data.quantity + (0 if data.y_test is None else len(data.y_test)), _alike_by_chance(data)
+    kinds = min(1 / alike if alike > 0 else np.inf, 1e12)
+    return (math.lgamma(count + kinds) - math.lgamma(count + 1) - math.lgamma(kinds)) / math.log(2)
+
+
+def _alike_by_chance(data: ClientData) -> tuple[int, float]:
+    """Return how many different rows there are, and how probably two of them would be equal by chance."""
     import pandas as pd
 
     if not is_table(data.x) and int(np.prod(data.x.shape[1:])) > MANY:
-        return 0.0
+        return 0, 0.0
     parts = [_with_label(data.x, data.y)]
     if data.x_test is not None and data.y_test is not None:
         parts.append(_with_label(data.x_test, data.y_test))
@@ -200,7 +220,7 @@ def _chance(data: ClientData) -> float:
     for name in frame.columns:
         shares = frame[name].value_counts(normalize=True, dropna=False).to_numpy()
         logs += float(np.log((shares**2).sum()))
-    return rows * (rows - 1) / 2 * float(np.exp(INDEPENDENT * logs))
+    return rows, float(np.exp(INDEPENDENT * logs))
 
 
 def _with_label(x: Any, y: NDArray[Any]) -> pd.DataFrame:

@@ -10,9 +10,9 @@ sample moves an accuracy by exactly 1 / n. On a fixed grid the place where the r
 sample's, so each question has an e of its own; the same question gets the same answer, so that asking again averages
 nothing.
 
-e is drawn anew for every message, and once the silo's data, or what it keeps, has changed: of two answers with one error
-the difference has none. What is asked about is not enough: the same weights may be those of another model, or a plan
-may have cut the samples into other folds.
+e is drawn anew for every message, and once the silo's data, or what it keeps, has changed: of two answers with one
+error the difference has none. What is asked about is not enough: the same weights may be those of another model, or a
+plan may have cut the samples into other folds.
 
 Sums are not rounded, but each value has an error before it is summed (`with_errors`).
 

@@ -137,8 +137,8 @@ def _limit_encoding(schema: Schema, silo: Silo) -> None:
         encoder = encoders.find(encoding.encoder)
     except InputError:
         raise Refused(f"this silo has no encoder {encoding.encoder[:40]!r}") from None
-    features = encoders.encoded(encoder, schema.apply(silo.rows, silo.lot).x, silo.device)
-    features = summable(features.astype(np.float64), silo)
+    encoded = encoders.encoded(encoder, schema.apply(silo.rows, silo.lot).x, silo.device)
+    features = summable(encoded.astype(np.float64), silo)  # as it was summed
     _limit_scale("an encoded feature", encoding.mean, encoding.std, features.mean(axis=0), features.std(axis=0))
 
 

@@ -86,7 +86,8 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         The budget of one plan (without a plan: of one day): models and thresholds asked about, ways of cutting the
         samples into folds, updates computed from samples, schemas taken over.
     round_measures : bool
-        Whether accuracies and losses are rounded to what the number of samples can mean.
+        Whether accuracies and losses are rounded to what the number of samples can mean, and values have errors before
+        they are summed (see `silo.rounding`).
     blur_updates : bool
         Whether models are trained on displaced rows (see `training.displaced`), and updates get an error of half their
         standard error (see `training.blur`).
