@@ -137,7 +137,7 @@ def errors(network: Network, w: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, T
         passes, layers = dense._backward(w, whole), dense._layers(w)
         for place, (h, delta) in enumerate(passes):
             last = place == len(passes) - 1
-            reaching = delta[0] if last else passes[place + 1][1][0] @ layers[place + 1].weight[0]
+            reaching = delta[0] if last else passes[place + 1][1][0] @ layers[place + 1].weight[0]  # if active
             least = min(FEWEST, count) * reaching.square().mean(0)[:, None]
             ones = torch.ones_like(h[0, :, :1])
             square = delta[0].square()
