@@ -43,8 +43,8 @@ from fedcollab.wire.absence import FILE as ABSENCES
 from fedcollab.wire.absence import read as read_absences
 
 READERS = (
-    "checkpoint", "csv", "history", "json", "matrix", "message", "npz", "parquet", "plan", "rows", "rows-npz",
-    "rows-parquet", "run", "safetensors", "silo", "toml",
+    "checkpoint", "commands", "csv", "history", "json", "matrix", "message", "npz", "parquet", "plan", "rows",
+    "rows-npz", "rows-parquet", "run", "safetensors", "silo", "toml",
 )  # fmt: skip
 
 
