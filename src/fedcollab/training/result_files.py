@@ -228,7 +228,11 @@ def _check_fits(found: TrainingResult) -> None:
     for each in (found.rounds, found.averaged):
         if len(each) != len(found.coalitions):
             raise ValueError("`rounds` or `averaged` is not one for each coalition")
-    schema, loss = Schema.from_json(json.dumps(found.schema)), LOSSES.get(found.model.get("loss", CROSS_ENTROPY))
+    try:
+        schema = Schema.from_json(json.dumps(found.schema))
+    except InputError as error:
+        raise ValueError(f"`schema`: {error}") from None
+    loss = LOSSES.get(found.model.get("loss", CROSS_ENTROPY))
     if (tuple(found.model["shape"]), found.model["classes"]) != (schema.shape, schema.outputs):
         raise ValueError("`model` and `schema` have other shapes or classes")
     if loss is None or loss.task != schema.task:
