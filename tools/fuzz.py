@@ -36,7 +36,7 @@ from fedcollab.errors import InputError
 
 SECONDS = 10.0  # of CPU time that one input may take
 PART = 5000  # inputs that a process takes at a time
-OWN_FOLDER = ("run", "silo")  # readers that change a folder of their own: one process
+OWN_FOLDER = ("run", "silo", "commands")  # readers that change a folder of their own: one process
 MEMORY = 250.0  # megabytes by which one input may raise the most memory that the process has had
 MEMORY_FOLDER = Path("/dev/shm")  # on a disk, writing and syncing the inputs takes most of the time
 

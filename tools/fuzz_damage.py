@@ -21,6 +21,7 @@ from fedcollab.wire.message import unpack
 ODD = (
     0, -1, 1, 2**31, 2**63, -(2**63), 2**64, 10**400, 1e308, -1e308, 1e-320, float("nan"), float("inf"), True, None,
     "", "x", "\x00", "\ud800", "é" * 50, "1", [], {}, [[]], [None], {"": None}, [[[[1]]]], ["a", 1], 10**12, 0.5,
+    -0.0, 5e-324, 2**53 + 1, float("-inf"), False, "a\u0301", "\u0430", "\u202e", [["a", "a"]], [1e300] * 4, {"a": 1},
 )  # fmt: skip
 WORDS = (
     b"0", b"-1", b"1e999", b"NaN", b"null", b"true", b'"', b",", b"\n", b"[", b"]", b"{", b"}", b"=", b".", b"\x00",
@@ -56,7 +57,8 @@ def flip(content: bytes, rng: np.random.Generator) -> bytes:
 
 CELLS = (
     "", "  ", "\t", "inf", "1e999", "9" * 400, "0." + "3" * 500, "2026-01-02", "True", "1_0", "1 000", '"1,5"', "٣",
-    "Ⅷ", '"a\nb"', '"', "\x00", "\x1b[2J", "\u202e", "nan", "None", str(2**63), str(2**64), "1e300", "1e-320", "x" * 99,
+    "Ⅷ", "\ufeff1", "２０", "\u22125", "-0.0", "0x14",
+    '"a\nb"', '"', "\x00", "\x1b[2J", "\u202e", "nan", "None", str(2**63), str(2**64), "1e300", "1e-320", "x" * 99,
 )  # fmt: skip
 
 
@@ -79,9 +81,13 @@ def recell(content: bytes, rng: np.random.Generator) -> bytes:
             del row[place:]
         else:
             rows[0][place : place + 1] = rows[0][:1]
-    end = ("\n", "\r\n", "\r")[int(rng.integers(0, 3))]
+    end = ("\n", "\r\n", "\r", "\r\r\n", "\x85")[min(int(rng.integers(0, 12)), 4)]
     encoding = ("utf-8", "utf-8", "utf-8", "utf-8-sig", "utf-16")[int(rng.integers(0, 5))]
-    return end.join(map(",".join, rows)).encode(encoding)
+    content = end.join(map(",".join, rows)).encode(encoding)
+    if rng.random() < 0.02:  # two encodings
+        at = int(rng.integers(0, len(content)))
+        return content[:at] + content[at:].decode(encoding, "replace").encode("utf-16-le")
+    return content
 
 
 def restructure(content: bytes, rng: np.random.Generator) -> bytes:
@@ -94,7 +100,9 @@ def restructure(content: bytes, rng: np.random.Generator) -> bytes:
         if place is None:
             continue
         way = rng.random()
-        if way < 0.6:
+        if way < 0.25:
+            place[key] = _near(place[key], rng)
+        elif way < 0.6:
             place[key] = deepcopy(ODD[int(rng.integers(0, len(ODD)))])
         elif way < 0.75:
             del place[key]
@@ -107,6 +115,26 @@ def restructure(content: bytes, rng: np.random.Generator) -> bytes:
     if isinstance(value, dict) and value and rng.random() < 0.05:  # one key stands twice
         return text[:-1] + b", " + json.dumps({next(iter(value)): 1}).encode()[1:]
     return text
+
+
+def _near(value: Any, rng: np.random.Generator) -> Any:
+    """Return a value of the same kind that contradicts others: what a parser alone would take."""
+    way = int(rng.integers(0, 7))
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, (int, float)) and not abs(value) < 1e300:
+        return -value
+    if isinstance(value, (int, float)):
+        return (-value, value + 1, value * 10**9, value / 2, 1 - value, float(value), value + 0.5)[way]
+    if isinstance(value, str):
+        return (value[::-1], f"{value} ", value.upper(), value * 2, value[:-1], f"{value}\u200b", value[1:])[way]
+    if isinstance(value, list) and value:
+        turned = (value[::-1], value[:-1], value + value, value[:1] * len(value), [value], value[1:] + value[:1], [])
+        return deepcopy(turned[way])
+    if isinstance(value, dict) and value:
+        keys = list(value)
+        return dict(zip(keys, (value[key] for key in keys[1:] + keys[:1]), strict=True))
+    return value
 
 
 def _place(value: Any, rng: np.random.Generator) -> tuple[Any, Any]:
@@ -173,6 +201,8 @@ def resave(content: bytes, rng: np.random.Generator) -> bytes:
     """Damage the arrays of a safetensors file, whose header then fits them."""
     if rng.random() < 0.3:
         return flip(content, rng)
+    if rng.random() < 0.2:
+        return reheader(content, rng)
     arrays = load(content)
     for _ in range(int(rng.integers(1, 3))):
         names = list(arrays)
@@ -196,6 +226,14 @@ def resave(content: bytes, rng: np.random.Generator) -> bytes:
     return bytes(save(arrays))
 
 
+def reheader(content: bytes, rng: np.random.Generator) -> bytes:
+    """Damage the header of a safetensors file by its structure; its length then fits, and an entry may stand twice."""
+    size = int.from_bytes(content[:8], "little")
+    header = restructure(content[8 : 8 + size], rng)
+    header += b" " * (-len(header) % 8)
+    return len(header).to_bytes(8, "little") + header + content[8 + size :] + b"x" * int(rng.integers(0, 2))
+
+
 def reorder(content: bytes, rng: np.random.Generator) -> bytes:
     """Damage the plain values of a message, mostly; its header then fits them."""
     if rng.random() < 0.5:
@@ -217,8 +255,12 @@ def retable(content: bytes, rng: np.random.Generator) -> bytes:
         name = ["age", "town", "ill", "", "x\x00", "é" * 300, "ill "][int(rng.integers(0, 7))]
         columns[name] = _column(rows, rng)
     columns = {name: column for name, column in columns.items() if len(column) == rows}
+    names, parts = list(columns), list(columns.values())
+    if names and rng.random() < 0.1:  # one name stands twice
+        names, parts = [*names, names[0]], [*parts, parts[-1]]
     buffer = io.BytesIO()
-    parquet.write_table(pyarrow.table(columns), buffer, version="2.6")
+    table = pyarrow.Table.from_arrays(parts, names=names)
+    parquet.write_table(table, buffer, version="2.6", row_group_size=int(rng.integers(1, 9)))
     return buffer.getvalue()
 
 
@@ -257,11 +299,36 @@ def _column(rows: int, rng: np.random.Generator) -> Any:
 
 def _npy(rng: np.random.Generator) -> bytes:
     """Return an array of a random type and shape, as an NPY file; sometimes its header claims a huge shape."""
-    kind = ("f4", "f8", "i1", "i8", "u8", "?", "c16", "U3", "S2", "M8[s]", "m8[D]", "f2", "V4", "i4,f8")
+    kind = (
+        "f4",
+        "f8",
+        "i1",
+        "i8",
+        "u8",
+        "?",
+        "c16",
+        "U3",
+        "S2",
+        "M8[s]",
+        "m8[D]",
+        "f2",
+        "V4",
+        "i4,f8",
+        ">f8",
+        ">i4",
+        "g",
+    )
     shape = tuple(int(side) for side in rng.integers(0, 13, int(rng.integers(0, 4))))
     values = np.zeros(shape, dtype=kind[int(rng.integers(0, len(kind)))])
     if values.dtype.kind in "iuf" and rng.random() < 0.5:
         values[...] = rng.integers(-2, 3, shape) if values.dtype.kind != "u" else 1
+    elif values.dtype.kind == "i" and rng.random() < 0.3:
+        values[...] = np.iinfo(values.dtype).min
+    elif values.dtype.kind == "f" and rng.random() < 0.5:
+        odd = (np.nan, np.inf, -0.0, np.finfo(values.dtype).smallest_subnormal, np.finfo(values.dtype).max)
+        values[...] = odd[int(rng.integers(0, len(odd)))]
+    if rng.random() < 0.2:
+        values = np.asfortranarray(values)
     buffer = io.BytesIO()
     np.lib.format.write_array(buffer, values, allow_pickle=False)
     content = buffer.getvalue()

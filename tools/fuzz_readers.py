@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import shutil
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 import pandas as pd
 import torch
@@ -220,6 +222,7 @@ def readers(folder: Path) -> dict[str, Reader]:
     message = pack({"w": np.zeros((2, 3), dtype=np.float32), "round": 3, "names": ["a", "b"], "n": np.arange(4)})
     return {
         "run": run_reader(folder / "run", federation, settings),
+        "commands": commands_reader(folder / "commands"),
         "silo": silo_reader(folder / "silo", invitation),
         "csv": Reader(files("table.csv"), lambda path: repr(read_client(path, "ill")), recell),
         "matrix": Reader(
@@ -290,6 +293,62 @@ def run_reader(place: Path, federation: Federation, settings: Mapping[str, Any])
         return restructure(content, rng) if content.count(b"\n") < 2 else flip(content, rng)
 
     return Reader({name.replace("/", "+"): content for name, content in whole.items()}, read, damage)
+
+
+def commands_reader(place: Path) -> Reader:
+    """Return the reader of runs by command: a file of one of two runs is damaged, and a command looks at that run.
+
+    The runs have models of trees and of a regression. What is printed for programs must have no NaN.
+    """
+    place.mkdir()
+    for kind in ("trees", "numbers"):
+        made = [ClientData(f"{name}", *_rows(name, kind == "numbers")) for name in "ab"]
+        fitted = FedCollab(distance="few-round", C=5.0, run_dir=place / kind, quiet=True).fit(made)
+        how: dict[str, Any] = {"model": "xgboost", "model_options": {"max_depth": 2}} if kind == "trees" else {}
+        for way in ("local", "coalitions"):
+            fitted.train(way=way, rounds=2, stopping="none", **{"model": "logistic", **how})
+        inspect(made).save(place / kind / "inspection.json")
+        for path in (place / kind).rglob("*.json"):
+            content = {key: value for key, value in json.loads(path.read_text()).items() if key not in SIGNED}
+            path.write_text(json.dumps(content))
+    made[0].x.to_csv(place / "new.csv", index=False)
+    whole = {
+        str(path.relative_to(place)): path.read_bytes()
+        for path in sorted(place.rglob("*.json"))
+        if "xgboost" not in path.name
+    }
+
+    def read(path: Path) -> None:
+        name, content, told = path.name.replace("+", "/"), path.read_bytes(), io.StringIO()
+        run, elsewhere = str(place / name.split("/")[0]), place / "exported"
+        new, way = str(place / "new.csv"), "local" if "local" in name else "coalitions"
+        commands = (
+            ["predict", run, "--client", "a", "--way", way, new, "--json"],
+            ["explain", run, "--client", "b", "--json"],
+            ["compare", run, run, "--way", way, "--json"],
+            ["export", run, "--to", str(elsewhere), "--way", way, "--json"],
+            ["solve", run, "--C", "3", "--json"],
+            ["path", run, "--json"],
+        )
+        (place / name).write_bytes(content)
+        try:
+            with contextlib.redirect_stdout(told), contextlib.redirect_stderr(io.StringIO()):
+                cli.main(commands[zlib.crc32(content) % len(commands)], standalone_mode=False)
+            json.loads(told.getvalue(), parse_constant=lambda text: [][text])
+        except click.ClickException as error:
+            raise InputError(error.format_message()) from None
+        finally:
+            (place / name).write_bytes(whole[name])
+            shutil.rmtree(elsewhere, ignore_errors=True)
+
+    return Reader({name.replace("/", "+"): content for name, content in whole.items()}, read, restructure)
+
+
+def _rows(name: str, numbers: bool) -> tuple[pd.DataFrame, Any]:
+    """Return a small table and its label."""
+    rng = np.random.default_rng(ord(name))
+    table = pd.DataFrame({"age": rng.normal(50, 9, 40).round(2), "town": ["rome", "oslo"] * 20})
+    return table, table["age"] / 3 + rng.normal(size=40) if numbers else np.where(table["age"] > 50, "yes", "no")
 
 
 def silo_reader(place: Path, invitation: str) -> Reader:

@@ -14,15 +14,20 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta
 
 from fedcollab.errors import InputError, first_line
 
 MIB = 1 << 20
+#: a number in a file or a message that is neither NaN nor infinite
+Finite = Annotated[float, Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
 #: the largest file of a client, and what it may unpack to
 MOST_DATA = 4096 * MIB
 #: the most columns of a client's table
@@ -273,8 +278,9 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return a JSON object; one that says something twice means one thing to one reader and another to the next."""
     found = dict(pairs)
     if len(found) < len(pairs):
-        keys = [key for key, _ in pairs]
-        raise ValueError(f"`{next(key for key in keys if keys.count(key) > 1)}` stands twice in one object")
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise ValueError(f"`{twice}` stands twice in one object")
     return found
 
 

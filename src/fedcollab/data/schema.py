@@ -7,12 +7,14 @@ becomes all zeros), arrays are centred and scaled, labels become class indices, 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NotRequired, TypedDict
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -22,7 +24,7 @@ from fedcollab.data.split import with_test
 from fedcollab.encoders.encoding import Encoding
 from fedcollab.errors import InputError
 from fedcollab.files import inside, write_bytes
-from fedcollab.parsing import MISFITS, MOST_JSON, parse_json, read_text
+from fedcollab.parsing import MISFITS, MOST_JSON, Finite, parse_json, read_text
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +66,31 @@ class Column:
     mean: float = 0.0
     std: float = 1.0
     categories: tuple[str, ...] | None = None
+
+
+class _Column(TypedDict):
+    """One column in a schema's JSON; attributes as in `Column`."""
+
+    name: str
+    mean: Finite
+    std: Finite
+    categories: list[str] | None
+
+
+class _Content(TypedDict):
+    """A schema's JSON, which may be from anyone; attributes as in `Schema`."""
+
+    classes: list[int | str]
+    shape: list[int]
+    columns: list[_Column] | None
+    mean: NotRequired[list[Finite]]
+    std: NotRequired[list[Finite]]
+    missing_indicators: NotRequired[bool]
+    test_share: NotRequired[Finite]
+    seed: NotRequired[int]
+    encoding: NotRequired[dict[str, Any] | None]
+    task: NotRequired[Literal["classification", "regression"]]
+    target: NotRequired[tuple[Finite, Finite]]
 
 
 @dataclass(frozen=True)
@@ -265,19 +292,52 @@ class Schema:
         content: dict[str, Any] = parse_json(text, "schema", "a schema")
         if not isinstance(content, dict):
             raise InputError(f"it holds {text.strip()[:40]!r}; expected an object with `classes` and `shape`")
-        columns, encoding = content.pop("columns"), content.pop("encoding", None)
-        if columns is not None:
-            columns = tuple(
-                Column(
-                    c["name"],
-                    c["mean"],
-                    c["std"],
-                    None if c["categories"] is None else tuple(c["categories"]),
+        try:
+            msgspec.convert(content, _Content)
+            columns, encoding = content.pop("columns"), content.pop("encoding", None)
+            if columns is not None:
+                columns = tuple(
+                    Column(
+                        c["name"],
+                        c["mean"],
+                        c["std"],
+                        None if c["categories"] is None else tuple(c["categories"]),
+                    )
+                    for c in columns
                 )
-                for c in columns
-            )
-        listed: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in content.items()}
-        return cls(columns=columns, encoding=None if encoding is None else Encoding.of(encoding), **listed)
+            listed: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in content.items()}
+            found = cls(columns=columns, encoding=None if encoding is None else Encoding.of(encoding), **listed)
+        except MISFITS as error:
+            reason = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
+            raise InputError(f"it is not a schema: {reason}") from None
+        wrong = found._contradiction()
+        if wrong is not None:
+            raise InputError(f"it is not a schema: {wrong}")
+        return found
+
+    def _contradiction(self) -> str | None:
+        """Return which of its parts cannot be together, or None."""
+        if bool(self.classes) == (self.task == "regression") or len(set(self.classes)) < len(self.classes):
+            return "`classes` has a class twice, or contradicts `task`"
+        if min(self.shape, default=-1) < 0:
+            return "`shape` has no sides, or a negative one"
+        if not 0 <= self.test_share <= 1:
+            return f"`test_share` (={self.test_share!r}) is not from 0 to 1"
+        sides = {1, self.shape[0] if len(self.shape) == 3 else self.shape[-1]}
+        if len(self.mean) != len(self.std) or (self.columns is None and len(self.mean) not in sides):
+            return "`mean` and `std` do not fit `shape`"
+        if min([*self.std, self.target[1], *(column.std for column in self.columns or ())]) <= 0:
+            return "`std` or the scale of `target` is not positive"
+        if self.columns is None:
+            return None
+        widths = [1 if column.categories is None else len(column.categories) for column in self.columns]
+        if math.prod(self.shape) != sum(widths) + len(widths) * self.missing_indicators:
+            return "`columns` do not make samples of `shape`"
+        if len({column.name for column in self.columns}) < len(widths):
+            return "`columns` has a name twice"
+        if any(len(set(column.categories or ())) < len(column.categories or ()) for column in self.columns):
+            return "`columns` has a category twice"
+        return None
 
     def as_dict(self) -> dict[str, Any]:
         """Return the schema as plain values, as they read back from JSON; `of` takes them."""

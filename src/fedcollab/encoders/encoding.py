@@ -9,11 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from fedcollab import encoders
 from fedcollab.errors import InputError
+from fedcollab.parsing import Finite
 
 
 @dataclass(frozen=True)
@@ -22,8 +24,8 @@ class Encoding:
 
     encoder: str
     checksum: str
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
+    mean: tuple[Finite, ...]
+    std: tuple[Finite, ...]
 
     @property
     def width(self) -> int:
@@ -50,4 +52,7 @@ class Encoding:
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> Encoding:
         """Make an encoding from its JSON object."""
-        return cls(content["encoder"], content["checksum"], tuple(content["mean"]), tuple(content["std"]))
+        found = msgspec.convert(content, cls)
+        if len(found.mean) != len(found.std) or min(found.std, default=1.0) <= 0:
+            raise ValueError("`encoding` has other means than deviations, or one that is not positive")
+        return found

@@ -10,6 +10,7 @@ from fedcollab.data.client import list_clients
 from fedcollab.errors import number
 from fedcollab.federation import Clients, Federation
 from fedcollab.federation.task import check_numbers, check_task
+from fedcollab.inspection.column import Profile
 from fedcollab.inspection.columns import column_findings
 from fedcollab.inspection.labels import label_findings
 from fedcollab.inspection.profile import look
@@ -23,7 +24,7 @@ from fedcollab.wire.runtime import Runtime
 #: kinds that no knowledge about a column settles: the tables do not fit together
 STRUCTURE = ("column-missing", "column-extra", "column-kind", "column-order", "shape", "label-kind")
 #: of a client's reply, what an inspection keeps
-KEPT = ("quantity", "test_quantity", "labels", "columns", "target")
+KEPT = tuple(Profile.__annotations__)
 
 
 def inspect(

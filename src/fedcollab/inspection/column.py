@@ -12,14 +12,15 @@ rows with the same value; where there is none, by the rows with the nearest valu
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal, TypedDict
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray
 
+from fedcollab.parsing import Finite
 from fedcollab.silo.rounding import summable
-from fedcollab.wire.fields import MOST, Finite, Text
+from fedcollab.wire.fields import MOST, MOST_SAMPLES, Quantity, Text
 from fedcollab.wire.silo import Silo
 
 #: the most categories that a column may have, and whole numbers with at most that many values count as categories
@@ -58,6 +59,28 @@ class ColumnProfile(TypedDict):
     log_std: Finite | None
     categories: dict[Text, Count]
     skill: Annotated[float, Meta(ge=-1, le=1)] | None
+
+
+class Profile(TypedDict):
+    """What is kept of a client's answer to the data check, for comparisons of two clients; see `InspectReply`."""
+
+    quantity: Quantity
+    test_quantity: Annotated[int, Meta(ge=0, le=MOST_SAMPLES)]
+    labels: dict[Text, Count]
+    columns: list[ColumnProfile]
+    target: NotRequired[ColumnProfile]
+
+
+def impossible_column(column: ColumnProfile, rows: int) -> str | None:
+    """Return what no column of so many rows can be described by, or None."""
+    counted, distinct = column["present"], column["distinct"]
+    if counted > rows or distinct > counted or (column["kind"] == "empty") != (counted == 0):
+        return f"counts values that the {rows} rows cannot have"
+    if len(column["categories"]) > distinct or sum(column["categories"].values()) > counted:
+        return f"counts categories that its {counted} values cannot have"
+    if any(spread is not None and spread < 0 for spread in (column["std"], column["log_std"])):
+        return "has a negative deviation"
+    return None
 
 
 def profile(name: str, values: Any, y: NDArray[np.int64], silo: Silo, with_skill: bool) -> ColumnProfile:

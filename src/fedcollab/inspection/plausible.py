@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from fedcollab.inspection.column import impossible_column
 from fedcollab.parsing import MOST_COLUMNS
 
 
@@ -33,11 +34,7 @@ def impossible_profile(message: Mapping[str, Any], reply: Mapping[str, Any]) -> 
         return f"`far_targets` are more than the {rows} rows"
     targets = [reply["target"]] if "target" in reply else []
     for place, column in enumerate([*columns, *targets], start=1):
-        counted, distinct = column["present"], column["distinct"]
-        if counted > rows or distinct > counted or (column["kind"] == "empty") != (counted == 0):
-            return f"column {place} counts values that the {rows} rows cannot have"
-        if len(column["categories"]) > distinct or sum(column["categories"].values()) > counted:
-            return f"column {place} counts categories that its {counted} values cannot have"
-        if any(spread is not None and spread < 0 for spread in (column["std"], column["log_std"])):
-            return f"column {place} has a negative deviation"
+        wrong = impossible_column(column, rows)
+        if wrong is not None:
+            return f"column {place} {wrong}"
     return None

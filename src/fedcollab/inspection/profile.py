@@ -21,12 +21,13 @@ from fedcollab.data.samples import feature_shape, is_numeric, is_table
 from fedcollab.data.spelling import spellings
 from fedcollab.data.split import with_test
 from fedcollab.errors import InputError
-from fedcollab.inspection.column import ColumnProfile, Count, profile, rounded
+from fedcollab.inspection.column import Count, Profile, profile, rounded
 from fedcollab.inspection.plausible import impossible_profile
 from fedcollab.inspection.target import far_values, in_parts, profile_of
+from fedcollab.parsing import Finite
 from fedcollab.silo.splits import limit_split
 from fedcollab.wire.action import Release, Step, action, free
-from fedcollab.wire.fields import MOST_SAMPLES, Finite, Positive, Quantity, Text, Whole
+from fedcollab.wire.fields import Positive, Text, Whole
 from fedcollab.wire.limits import Limits
 from fedcollab.wire.silo import Silo
 
@@ -53,7 +54,7 @@ class InspectMessage(TypedDict):
     task: NotRequired[Literal["classification", "regression"]]
 
 
-class InspectReply(TypedDict):
+class InspectReply(Profile):
     """The reply of `inspect`.
 
     `labels` counts the rows of every label that enough rows have; `rare_labels` is how many labels fewer rows have, and
@@ -64,21 +65,16 @@ class InspectReply(TypedDict):
     of a column, and `far_targets` how many values are far from most.
     """
 
-    quantity: Quantity
-    test_quantity: Annotated[int, Meta(ge=0, le=MOST_SAMPLES)]
     groups: Count
     table: bool
     shape: list[Text | Positive]
     label_kind: Literal["numbers", "text"]
-    labels: dict[Text, Count]
     rare_labels: Count
     rare_spellings: bool
     duplicates: Count
     expected_duplicates: Finite
     repeats: Positive
     checksum: Text
-    columns: list[ColumnProfile]
-    target: NotRequired[ColumnProfile]
     far_targets: NotRequired[Count]
 
 

@@ -10,8 +10,10 @@ from typing import Any
 
 from fedcollab import files
 from fedcollab.errors import InputError
+from fedcollab.inspection.column import Profile, impossible_column
 from fedcollab.inspection.differences import LABEL, Difference, column_differences
 from fedcollab.parsing import complete, names_in
+from fedcollab.wire.fields import check
 from fedcollab.wire.message import Message
 
 #: what a run directory calls the result of its data check
@@ -180,8 +182,14 @@ class Inspection:
             if any(one.severity not in SEVERITIES or not isinstance(one.message, str) for one in found):
                 raise ValueError("a finding has no severity or message")
             profiles = dict(content["profiles"])
-            if any(int(one["quantity"]) != one["quantity"] or one["quantity"] < 1 for one in profiles.values()):
-                raise ValueError("a client has no number of rows")
+            for name, one in profiles.items():
+                check(Profile, one, {})
+                for column in [*one["columns"], *([one["target"]] if "target" in one else [])]:
+                    wrong = impossible_column(column, one["quantity"])
+                    if wrong is not None:
+                        raise ValueError(f"client `{name}`: column `{column['name']}` {wrong}")
+                if sum(one["labels"].values()) > one["quantity"]:
+                    raise ValueError(f"client `{name}`: `labels` counts more than the {one['quantity']} rows")
             return cls(found, names_in(content, "clients"), profiles)
 
     def __str__(self) -> str:

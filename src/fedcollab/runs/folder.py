@@ -27,10 +27,22 @@ class _Client(TypedDict, total=False):
     fingerprint: str | None
 
 
+class _Settings(TypedDict, total=False):
+    """What is read again of the settings that a run was started with."""
+
+    source: str | None
+    seed: int
+    label: str | None
+    drop: list[str]
+    columns: list[str] | str | None
+    label_map: dict[str, str] | None
+    id: str | None
+
+
 class _Config(TypedDict, total=False):
     """What is read again of run.json, which may be from anyone."""
 
-    settings: dict[str, Any]
+    settings: _Settings
     command: str | None
     started: str
     versions: dict[str, str]

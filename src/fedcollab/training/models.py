@@ -357,9 +357,18 @@ def check_model(model: str | Factory | nn.Module, options: Mapping[str, Any] | N
 @lru_cache(maxsize=16)
 def size_of(text: str) -> int:
     """Return the length of a network's flat vector without allocating it; `text` is as `Network.describe` writes it."""
-    module = _outline(text)
-    values = [*module.parameters(), *(value for value in module.buffers() if value.is_floating_point())]
-    return -(-sum(value.numel() for value in values) // ALIGN) * ALIGN
+    return -(-sum(math.prod(shape) for _, shape in layout_of(text)) // ALIGN) * ALIGN
+
+
+@lru_cache(maxsize=16)
+def layout_of(text: str) -> list[tuple[str, tuple[int, ...]]]:
+    """Return a network's layout, as `Network` has it, without memory for its weights."""
+    try:
+        module = _outline(text)
+    except (RuntimeError, TypeError, ValueError, OverflowError) as error:
+        raise InputError(f"a model cannot be made: {str(error).splitlines()[0]}") from None
+    floating = [(name, value) for name, value in module.named_buffers() if value.is_floating_point()]
+    return [(name, tuple(value.shape)) for name, value in (*module.named_parameters(), *floating)]
 
 
 @lru_cache(maxsize=16)

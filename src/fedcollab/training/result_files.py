@@ -10,8 +10,9 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError
@@ -19,10 +20,12 @@ from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 
 from fedcollab import files as artefact
+from fedcollab.data.schema import Schema
 from fedcollab.errors import InputError
-from fedcollab.parsing import MOST_DATA, complete, names_in, read_bytes
+from fedcollab.parsing import MOST_DATA, Finite, complete, names_in, read_bytes
 from fedcollab.training.arrays import flatten, split_flat
 from fedcollab.training.history import History
+from fedcollab.training.losses import CROSS_ENTROPY, LOSSES
 from fedcollab.training.scores import SCORES
 from fedcollab.training.trees.files import of_arrays, to_json
 from fedcollab.training.trees.forest import TREES, growing_of
@@ -31,6 +34,39 @@ if TYPE_CHECKING:
     from fedcollab.training.result import TrainingResult
 
 Floats = NDArray[np.float64]
+
+
+class _Model(TypedDict):
+    """What is read again of the model of a result, which may be from anyone."""
+
+    name: str
+    options: dict[str, Any]
+    shape: list[int]
+    classes: int
+    loss: NotRequired[str]
+
+
+class _Settings(TypedDict, total=False):
+    """What is read again of the settings of a result."""
+
+    algorithm: str
+    options: dict[str, Any]
+    rounds: int
+    epochs: int
+    stopping: str
+    averaging: Finite
+    keep: list[str] | None
+
+
+class _Content(TypedDict):
+    """What is read again of a result, beside what `TrainingResult` is checked for."""
+
+    method: str
+    model: _Model
+    schema: dict[str, Any]
+    settings: _Settings
+    cost: dict[str, Finite]
+    training: NotRequired[str]
 
 
 def write_result(result: TrainingResult, path: str | Path, made: Mapping[str, Any] | None) -> None:
@@ -116,6 +152,7 @@ def read_result(cls: type[TrainingResult], path: str | Path) -> TrainingResult:
     path = _file(artefact.inside(path, "training.json", "training/coalitions/training.json"))
     content = artefact.read_json(path, "training")
     with complete(path, "training"):
+        msgspec.convert(content, _Content)
         layout = [(str(name), tuple(int(side) for side in shape)) for name, shape in content["layout"]]
         sums = dict(content.get("checksums", {}))
         lines = path.with_suffix(".jsonl")
@@ -162,6 +199,8 @@ def _models(
         wide = sum(math.prod(shape) for _, shape in layout)
         if min(map(int, counts.values())) < 0 or 4 * wide * sum(map(int, counts.values())) > len(content):
             raise KeyError("it has fewer models than the result")
+        if not all(np.isfinite(value).all() for value in tensors.values()):
+            raise KeyError("it has weights that are not finite")
         return {
             which: np.stack(
                 [
@@ -186,6 +225,18 @@ def _check_fits(found: TrainingResult) -> None:
                 raise ValueError(f"`{kind}` `{key}` is not one number a client")
     if found.task not in SCORES or not {found.scores.measures[0], "loss"} <= found.measures.keys():
         raise ValueError("`measures` lacks accuracy or loss")
+    for each in (found.rounds, found.averaged):
+        if len(each) != len(found.coalitions):
+            raise ValueError("`rounds` or `averaged` is not one for each coalition")
+    try:
+        schema = Schema.from_json(json.dumps(found.schema))
+    except InputError as error:
+        raise ValueError(f"`schema`: {error}") from None
+    loss = LOSSES.get(found.model.get("loss", CROSS_ENTROPY))
+    if (tuple(found.model["shape"]), found.model["classes"]) != (schema.shape, schema.outputs):
+        raise ValueError("`model` and `schema` have other shapes or classes")
+    if loss is None or loss.task != schema.task:
+        raise ValueError(f"`model` has a loss that is not for a {schema.task}")
     for key, rows in found.models.items():
         if len(rows) != (count if key == "personal" else len(found.coalitions)):
             raise ValueError(f"`models` has {len(rows)} of {key!r}")

@@ -127,6 +127,9 @@ def retrain(
     anew = scratch or result.model["name"] == TREES  # trees are grown anew: those there are were not the newcomer's
     old = None if anew or max(shared) == 0 else int(np.argmax(shared))
     settings, model = result.settings, result.model
+    lacking = [key for key in ("algorithm", "options", "rounds", "epochs") if key not in settings]
+    if lacking:
+        raise InputError(f"the training cannot be repeated: its settings lack `{lacking[0]}`")
     stopping = settings.get("stopping", "none") if old is None and rounds is None else "none"
     if rounds is None:
         rounds = int(settings["rounds"]) if old is None else max(1, round(FINE_TUNE * result.rounds[old]))

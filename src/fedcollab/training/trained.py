@@ -21,10 +21,10 @@ from fedcollab.data.schema import Schema
 from fedcollab.errors import InputError
 from fedcollab.training.arrays import flatten
 from fedcollab.training.losses import CROSS_ENTROPY
-from fedcollab.training.models import MODELS, Factory, Network, name_model
+from fedcollab.training.models import MODELS, Factory, Network, layout_of, name_model
 from fedcollab.training.result import TrainingResult
 from fedcollab.training.trees.files import booster_of, of_arrays, to_json
-from fedcollab.training.trees.forest import ForestModule
+from fedcollab.training.trees.forest import ForestModule, check_forest
 
 #: rows that go through a model at once: images would else need much memory
 AT_ONCE = 1000
@@ -69,6 +69,9 @@ class TrainedModel:
         parts = torch.split(torch.from_numpy(inputs), AT_ONCE)
         with torch.no_grad():
             found: NDArray[np.float32] = torch.cat([self.module(part) for part in parts]).numpy()
+        answered = np.isfinite(found).reshape(len(found), -1).all(axis=1)
+        if not answered.all():
+            raise InputError(f"row {int(answered.argmin()) + 1} of `x` gets no number from the model: it has diverged")
         return found
 
     def predict_proba(self, x: Features) -> NDArray[np.float32]:
@@ -226,8 +229,12 @@ def load_model(
         int(result.model["classes"]),
         result.model.get("loss", CROSS_ENTROPY),
     )
-    network = Network(text)
-    if [(key, tuple(shape)) for key, shape in network.layout] != [(key, value.shape) for key, value in arrays.items()]:
+    known = [(key, value.shape) for key, value in arrays.items()]
+    layout = layout_of(text)  # first: a network that does not fit might take all memory
+    if [(key, tuple(shape)) for key, shape in layout] != known:
         raise InputError(f"the model '{name}' has other parameters than those of this training")
+    network = Network(text)
     module = network.point(torch.from_numpy(flatten(arrays, network.layout))).eval()
+    if isinstance(module, ForestModule):
+        check_forest(of_arrays(arrays, module.shape), math.prod(result.model["shape"]))
     return TrainedModel(module, Schema.of(result.schema))

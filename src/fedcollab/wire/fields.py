@@ -11,7 +11,6 @@ for any shape. A list may have `Sides` of one side too. Numbers in arrays must b
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, is_dataclass
 from functools import cache
@@ -32,7 +31,6 @@ LONGEST_LABEL = 200
 Whole = Annotated[int, Meta(ge=-MOST, le=MOST)]
 Positive = Annotated[int, Meta(ge=1, le=MOST)]
 Quantity = Annotated[int, Meta(ge=1, le=MOST_SAMPLES)]
-Finite = Annotated[float, Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
 #: no characters that a terminal takes for commands: text of a reply may be printed
 PRINTABLE = r"\A[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x9b]*\Z"
 Text = Annotated[str, Meta(pattern=PRINTABLE)]

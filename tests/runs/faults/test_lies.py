@@ -425,3 +425,44 @@ def test_shares_of_masks_that_cannot_be(clients: list[ClientData]) -> None:
                   secure_aggregation="dropouts", **NARROW)  # fmt: skip
     calm = train(Wire(clients[:4]), "global", model="logistic", secure_aggregation="dropouts", **NARROW)
     np.testing.assert_array_equal(found.models["last"], calm.models["last"])
+
+
+TREES: dict[str, Any] = {"model": "xgboost", "model_options": {"max_depth": 2}, "stopping": "none", "rounds": 2}
+
+
+@pytest.mark.parametrize("lie", [put(counts=lambda old: old * 1000), put(counts=lambda old: old * 0 + 2**62)])
+def test_counts_of_more_rows_than_a_client_has(clients: list[ClientData], lie: Lie) -> None:
+    """Thresholds are everybody's: they used to follow whoever counted most, and sums of 2^62 overflowed."""
+    with pytest.warns(FedcollabWarning, match="without the rows of `b`"):
+        found = train(Lying(clients, "count-rows", lie), TYPES, **TREES)
+    without = Lying(clients, "count-rows", lambda _: {"refused": "on purpose"})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FedcollabWarning)
+        calm = train(without, TYPES, **TREES)
+    np.testing.assert_array_equal(found.models["last"], calm.models["last"])
+
+
+def shifted(old: Any) -> Any:
+    """Sums whose first bin has more of the gradient: the first feature's rows are others than those of the rest."""
+    changed = old.copy()
+    changed[:, 0, 0] += 3.0
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("lie", "why"),
+    [
+        (put(sums=lambda old: old * [1.0, -1.0]), "negative hessians"),
+        (put(sums=shifted), "other rows than those of another"),
+        (put(sums=lambda old: old * 1e13), "beyond 1e"),
+        (put(sums=lambda old: old[:, 1:].copy()), "has shape"),
+    ],
+)
+def test_sums_of_trees_that_cannot_be(clients: list[ClientData], lie: Lie, why: str) -> None:
+    runtime = Lying(clients, "train-trees", lie)
+    with pytest.warns(FedcollabWarning, match="client `b` failed") as noted:
+        found = train(runtime, TYPES, **TREES)
+    assert any(why in str(note.message) for note in noted)
+    assert {absence.client for absence in runtime.absences} == {"b"}
+    calm = train(Wire(clients), TYPES, **TREES)
+    np.testing.assert_array_equal(found.models["last"][1], calm.models["last"][1])

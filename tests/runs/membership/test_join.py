@@ -18,10 +18,10 @@ from fedcollab.distances.methods import cross
 from fedcollab.errors import FedcollabWarning, InputError
 from fedcollab.federation import federate, with_client
 from fedcollab.runs.fitted import Fitted
-from fedcollab.runs.membership import Training, join, open_state
+from fedcollab.runs.membership import State, Training, join, open_state
 from fedcollab.runs.membership.retraining import retrain
 from fedcollab.runs.pipeline import FedCollab
-from fedcollab.training import TrainingResult
+from fedcollab.training import TrainingResult, load_model
 from fedcollab.wire import Wire
 from fedcollab.wire.action import Action
 
@@ -120,6 +120,28 @@ def test_training_goes_on_from_the_saved_model(fitted: Fitted) -> None:
         part = retrain(fitted.federation, still, ["c", "d", "e", "f"], scratch=scratch, rounds=1)
         same = [np.allclose(part.weights(client="c")[key], saved[key], atol=1e-9) for key in saved]
         assert all(same) is not scratch, "most of its samples were with d, e, f"
+
+
+@pytest.mark.parametrize("rounds", [1, 5])
+def test_trees_of_another_number_of_rounds(rounds: int, tmp_path: Path) -> None:
+    """Fewer rounds than the run's used to end in a traceback, as did more; the others' models do the same as before."""
+    made = [blobs(name, 30, flip=name in "cd") for name in "abcd"]
+    fitted = FedCollab(distance="few-round", C=5.0, quiet=True).fit(made)
+    trained = fitted.train(model="xgboost", model_options={"max_depth": 2}, rounds=3, stopping="none")
+    state = State(fitted.distances, fitted.collaboration, {"coalitions": trained})
+    newcomer = blobs("g", 30, flip=True)
+    federation = federate([*made, newcomer], schema=fitted.federation.schema)
+    found = join(state, federation, "g", training=Training(rounds=rounds))
+    assert found.training is not None
+    found.training.save(tmp_path / "training.json")
+    after, before = TrainingResult.load(tmp_path), state.results["coalitions"]
+    assert dict(after.layout)["feature"][0] == max(3, rounds)
+    assert [len(after.models["last"]), after.rounds] == [2, [3, rounds]]
+    rows = made[0].x[:9]
+    same = load_model(before, client="a").predict_proba(rows)
+    np.testing.assert_array_equal(load_model(after, client="a").predict_proba(rows), same)
+    assert load_model(after, client="g").predict_proba(rows).shape == same.shape
+    assert set(found.trained.unchanged) == {"a", "b"}  # type: ignore[union-attr]
 
 
 def test_being_alone_is_said(fitted: Fitted) -> None:

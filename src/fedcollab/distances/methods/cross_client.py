@@ -28,9 +28,10 @@ from fedcollab.distances.sampling import folds as folding
 from fedcollab.distances.sampling.least import require
 from fedcollab.distances.sampling.uncertainty import partial, summary
 from fedcollab.errors import InputError
+from fedcollab.parsing import Finite
 from fedcollab.silo.rounding import lot_of, rounded_shares, summable
 from fedcollab.wire.action import Empty, Release, Step, action, require_samples
-from fedcollab.wire.fields import Finite, Positive, Sides, Whole
+from fedcollab.wire.fields import Positive, Sides, Whole
 from fedcollab.wire.silo import Silo
 
 Floats = NDArray[np.float64]

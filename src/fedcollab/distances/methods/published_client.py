@@ -25,9 +25,10 @@ from fedcollab.distances.methods.discriminator import descend, forward
 from fedcollab.distances.samples import labels, rows
 from fedcollab.distances.sampling.folds import Ints
 from fedcollab.distances.sampling.least import require
+from fedcollab.parsing import Finite
 from fedcollab.silo.rounding import rounded_shares
 from fedcollab.wire.action import Empty, Release, Step, action, require_samples
-from fedcollab.wire.fields import Finite, Positive, Sides, Whole
+from fedcollab.wire.fields import Positive, Sides, Whole
 from fedcollab.wire.limits import Limits
 from fedcollab.wire.silo import Silo
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,9 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcollab.training import TrainingResult, retrain
+from fedcollab.training.arrays import flatten, split_flat
 from fedcollab.training.history import History
+from fedcollab.training.trees.forest import BASE, TREES
 
-__all__ = ["accuracies", "checksums", "merged", "retrain"]
+__all__ = ["accuracies", "checksums", "merged", "retrain", "room", "with_room"]
 
 Weights = NDArray[np.float32]
 
@@ -37,6 +40,8 @@ def merged(
     coalitions : sequence of sequences of str
         Its coalitions; one that is in no part keeps the model that its members had.
     """
+    most = max(room(each) for each in (result, *parts))
+    result, *parts = (with_room(each, most) for each in (result, *parts))
     sources = [next((part for part in parts if set(part.names) == set(members)), result) for members in coalitions]
     whose = {name: source for source, members in zip(sources, coalitions, strict=True) for name in members}
     models: dict[str, Any] = {}
@@ -74,6 +79,45 @@ def merged(
         held_out={name: whose[name].held_out[name] for name in order if name in whose[name].held_out},
         failures=[*result.failures, *((first + at, name, why) for part in parts for at, name, why in part.failures)],
     )
+
+
+def room(result: TrainingResult) -> int:
+    """Return for how many rounds of trees a result's models have room; 0 for models that are no trees."""
+    return result.layout[0][1][0] if result.model.get("name") == TREES and result.layout else 0
+
+
+def with_room(result: TrainingResult, rounds: int) -> TrainingResult:
+    """Return a result whose trees have room for so many rounds: those that were not trained add nothing.
+
+    Parameters
+    ----------
+    result : TrainingResult
+        The result; one of models that are no trees is returned as it is.
+    rounds : int
+        At least as many as there is room for.
+    """
+    more = rounds - room(result)
+    if not more or not result.models:
+        return result
+    wider = [(name, shape if name == BASE else (rounds, *shape[1:])) for name, shape in result.layout]
+    models = {
+        which: np.stack(
+            [
+                flatten(
+                    {
+                        name: part if name == BASE else np.pad(part, [(0, more), (0, 0), (0, 0)])
+                        for name, part in split_flat(row, result.layout).items()
+                    },
+                    wider,
+                )
+                for row in rows
+            ]
+        )
+        for which, rows in result.models.items()
+    }
+    size = sum(math.prod(shape) for _, shape in wider)
+    model = {**result.model, "options": {**result.model["options"], "rounds": rounds}, "parameters": size}
+    return replace(result, models=models, layout=wider, model=model)
 
 
 def checksums(result: TrainingResult) -> dict[str, str]:

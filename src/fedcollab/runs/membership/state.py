@@ -13,7 +13,7 @@ from fedcollab.coalitions import Collaboration
 from fedcollab.distances import Distances
 from fedcollab.federation import Federation
 from fedcollab.progress import Progress, silent
-from fedcollab.runs.membership.retraining import accuracies, checksums, merged, retrain
+from fedcollab.runs.membership.retraining import accuracies, checksums, merged, retrain, room, with_room
 from fedcollab.tasks import CLASSIFICATION, TASKS, Task
 from fedcollab.training import TrainingResult
 
@@ -168,7 +168,7 @@ def go_on(
         before=accuracies(old),
         after=accuracies(results["coalitions"]),
         alone=accuracies(results["local"]) if "local" in results else {},
-        models_before=checksums(old),
+        models_before=checksums(with_room(old, room(results["coalitions"]))),
         models=checksums(results["coalitions"]),
         task=old.scores.task,
     )

@@ -6,6 +6,7 @@ more gives the base score. The thresholds are agreed on once for all clients (`c
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -14,7 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fedcollab.errors import Paused
+from fedcollab.errors import FedcollabWarning, Paused
 from fedcollab.federation import Federation
 from fedcollab.training.fold_calls import FOLDS, FoldCall, FoldRounds, as_arrays, asked, stop_if_refused
 from fedcollab.training.trees.client import count_rows, train_trees, train_trees_folds
@@ -22,6 +23,7 @@ from fedcollab.training.trees.cuts import Cuts, agree
 from fedcollab.training.trees.forest import Forest, Growing
 from fedcollab.training.trees.growth import grow_level, open_nodes, set_base
 from fedcollab.training.trees.pooled import can_pool, pooled_sums
+from fedcollab.wire.absence import reasons
 from fedcollab.wire.message import Message
 
 if TYPE_CHECKING:
@@ -32,6 +34,9 @@ Weights = NDArray[np.float32]
 #: of each coalition the weights of its model, or of one for each fold
 Models = Mapping[int, Sequence[Weights]]
 Sums = NDArray[np.float64]
+
+#: a client may count so many times the rows that it said it has, and so many more: a silo that rounds adds errors
+MORE, BESIDES = 2, 100
 
 _cuts: WeakKeyDictionary[Federation, dict[int, Cuts]] = WeakKeyDictionary()
 
@@ -51,11 +56,48 @@ def agreed_cuts(session: Session) -> Cuts:
         def count(edges: Cuts) -> NDArray[np.int64]:
             message = {"setting": session.text, "round": 0, "cuts": edges.values, "ends": edges.ends}
             replies = federation.call_all(count_rows, message, partial=True)
-            counts: NDArray[np.int64] = np.sum([reply["counts"] for reply in replies.values()], axis=0)
+            counted = {name: reply["counts"] for name, reply in replies.items()}
+            if federation.runtime.checks:
+                counted = _plausible(counted, edges, federation.quantities)
+            counts: NDArray[np.int64] = np.sum([*counted.values()], axis=0)
             return counts
 
         known[how.max_bin] = agree(count, how.features, how.max_bin)
     return known[how.max_bin]
+
+
+def _plausible(
+    counted: Mapping[str, NDArray[np.int64]], edges: Cuts, quantities: Mapping[str, int]
+) -> dict[str, NDArray[np.int64]]:
+    """Return the counts of clients that count about as many rows as they said they have; name the others.
+
+    Thresholds are made of all counts: by more rows than it has, a client would draw everybody's thresholds to its own.
+
+    Parameters
+    ----------
+    counted : mapping
+        The counts in each cell, by client.
+    edges : Cuts
+        The edges between the cells.
+    quantities : mapping
+        The training samples of each client.
+
+    Raises
+    ------
+    Paused
+        If nobody's counts can be.
+    """
+    doubts = dict[str, str]()
+    for name, counts in counted.items():
+        most = MORE * quantities[name] + BESIDES
+        rows = np.add.reduceat(counts.astype(np.float64), edges.offsets[:-1])
+        if (rows > most).any():
+            doubts[name] = f"`counts` are of {rows.max():.6g} rows; the client said {quantities[name]}"
+    if len(doubts) == len(counted):
+        raise Paused(f"nobody's rows can be counted: {reasons(doubts)}")
+    if doubts:
+        warnings.warn(f"thresholds are made without the rows of {reasons(doubts)}", FedcollabWarning, stacklevel=4)
+    return {name: counts for name, counts in counted.items() if name not in doubts}
 
 
 def _how(session: Session) -> Growing:

@@ -54,6 +54,8 @@ from fedcollab.wire.silo import Silo
 
 #: where a silo keeps which tree it was asked about last
 GROWING = "trees"
+#: what rounding may add to sums, as a share of them
+ROUNDED = 1e-6
 #: the most edges of a feature that rows are counted between
 MOST_EDGES = 16_384
 
@@ -385,8 +387,16 @@ def _impossible_sums(message: Mapping[str, Any], reply: Mapping[str, Any]) -> st
     wanted = (nodes, len(message["cuts"]) + len(message["ends"]), 2)
     if reply["sums"].shape != wanted:
         return f"`sums` has shape {reply['sums'].shape}; expected {wanted}"
-    if reply["sums"].size and float(np.abs(reply["sums"]).max()) > LARGEST:
+    if not reply["sums"].size:
+        return None
+    if float(np.abs(reply["sums"]).max()) > LARGEST:
         return f"`sums` has values beyond {LARGEST:g}"
+    wholes = np.add.reduceat(reply["sums"], cuts_of(message).offsets[:-1], axis=1)  # of each feature: the same rows
+    slack = ROUNDED * (1 + np.abs(reply["sums"]).sum(axis=1, keepdims=True))
+    if (np.abs(wholes - wholes[:, :1]) > slack).any():
+        return "`sums` of one feature are of other rows than those of another"
+    if (reply["sums"][..., 1] < -slack[..., 1]).any():
+        return "`sums` has negative hessians"
     return None
 
 

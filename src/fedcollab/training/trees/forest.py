@@ -133,6 +133,26 @@ class Forest:
         return found
 
 
+def check_forest(forest: Forest, features: int) -> None:
+    """Refuse trees that split by features that there are not: files may be from anyone.
+
+    Parameters
+    ----------
+    forest : Forest
+        The trees.
+    features : int
+        The number of features.
+
+    Raises
+    ------
+    InputError
+        If they do.
+    """
+    split = forest.feature
+    if ((split < 0) | (split > features) | (split != np.floor(split))).any():
+        raise InputError(f"the model has trees that split by features that there are not; it takes {features}")
+
+
 def trees_a_round(classes: int) -> int:
     """Return how many trees a round adds: one for two classes or a numeric target, else one for each class."""
     return 1 if classes <= 2 else classes
