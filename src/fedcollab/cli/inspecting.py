@@ -89,7 +89,7 @@ def inspect_data(
     if as_json:
         options.print_json({**checked.as_dict(), "written": write})
     else:
-        report_of.show_inspection(checked, next_command=_next(checked, write, clients, label))
+        report_of.show_inspection(checked, next_command=_next(checked, write, clients))
     click.get_current_context().exit(OBJECTION if checked.errors else 0)
 
 
@@ -272,15 +272,18 @@ def _shared_identifiers(found: Inspection) -> list[str]:
     return shared
 
 
-def _next(found: Inspection, write: Path | None, clients: Path | None, label: str | None) -> str | None:
-    """Return the command to go on with."""
+def _next(found: Inspection, write: Path | None, clients: Path | None) -> str | None:
+    """Return the command to go on with: it reads the files as this one did."""
     if write is not None:
         asks = any(each.kind in LABEL_MAPPED for each in found.errors)
         return f"{f'say in {write} which label is which, then: ' if asks else ''}fedcollab run {quote(str(write))}"
     if clients is None:
         return None
-    given = f"--clients {quote(str(clients))}" + (f" --label {quote(label)}" if label else "")
+    context = click.get_current_context()
     if found.errors:
+        given = " ".join(options.typed_for(context.command, without=("out",)))
         proposed = f"{clients.name or 'data'}.toml"
         return f"fedcollab inspect {given} --write {quote(proposed)}"
-    return f"fedcollab run {given}"
+    group = context.find_root().command
+    run = group.get_command(context, "run") if isinstance(group, click.Group) else None
+    return None if run is None else " ".join(["fedcollab run", *options.typed_for(run, without=("out",))])
