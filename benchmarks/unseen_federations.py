@@ -81,7 +81,7 @@ def federations(table: Open) -> dict[str, tuple[Table, str, pd.Series, list[str]
             ["year", "marital", "age", "race", "rincome", "denom", "tvhours"]),
         "houses_quarters": (houses, "Neighborhood", houses.SalePrice,
             [column for column in houses if column not in ("Id", "Neighborhood", "SalePrice")]),
-        "nhanes_groups": (people, origin, people.DoctorToldYouHaveDiabetes,
+        "nhanes_groups": (people, origin, people.DoctorToldYouHaveDiabetes.replace({"1": "yes", "0": "no"}),
             [*body, "SystolicBloodPres1StRdgMmHg", "GeneralHealthCondition"]),
         "patient_provinces": (patients, "province", patients.state,
             ["sex", "birth_year", "age", "country", "infection_case", "infection_order", "contact_number", "day"]),
