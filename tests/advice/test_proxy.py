@@ -242,6 +242,19 @@ def test_what_training_alone_wins_with_more_rows_is_taken_off_every_gain() -> No
     assert choose(replace(alone, fewer={"c0": np.array([0.4, 0.9, np.nan, np.nan])}), everyone) == 1  # noise: no bonus
 
 
+def test_what_more_rows_win_is_taken_off_clients_in_proportion_to_one_over_their_rows() -> None:
+    names = ["c0", "c1"]
+    fewer = dict.fromkeys(names, np.array([0.67, 0.7, np.nan, np.nan]))
+    alone = replace(measured("alone", "fedavg", [0.5] * 2), fewer=fewer)
+    everyone = measured("together", "fedavg", [0.3] * 2, 1e-6)
+    for rows, shares in (((100, 100), (1, 1)), ((30, 480), (32 / 17, 2 / 17))):  # 16 to 1, and 1 on average
+        quantities = dict(zip(names, rows, strict=True))
+        found = decide([alone, everyone], [np.eye(2)] * 2, names, quantities, np.zeros((2, 2))).loss[1]
+        assert found.mean.mean == pytest.approx(0.2 - CATCH_UP * 0.17)
+        taken = [0.2 - found.clients[name].mean for name in names]
+        assert taken == pytest.approx([CATCH_UP * 0.17 * share for share in shares], rel=1e-3)
+
+
 def test_half_of_a_clear_gain_is_left_however_much_one_tiny_client_wins_with_more_rows() -> None:
     names = [f"c{k}" for k in range(6)]
     everyone = measured("together", "fedavg", [0.45] * 6, 0.01)

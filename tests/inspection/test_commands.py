@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -174,6 +175,24 @@ def test_label_maps_and_column_files(heart: Tables, tmp_path: Path) -> None:
     (tmp_path / "map.csv").write_text("1,yes,no\n")
     assert "line 1: expected two labels" in refused("inspect", *own, *more)
     assert "must be 'common' or a text file" in refused("inspect", *own, "--columns", tmp_path / "none.txt")
+
+
+def test_classes_in_numbers_and_words_are_mapped_and_the_next_command_reads_them_so(
+    heart: Tables, tmp_path: Path
+) -> None:
+    """Answers such as 0, 1 and "borderline", which surveys have."""
+    for name, table in heart.items():
+        codes = (table["label"] == "yes").astype(int).astype(str)
+        heart[name] = table.assign(label=codes.where(np.arange(len(table)) % 9 > 0, "borderline"))
+    own = ("--clients", write_tables(heart, tmp_path / "in"), "--label", "label")
+    assert "write all classes as words (of files: --label-map FILE)" in refused("run", *own)
+    (tmp_path / "map.csv").write_text("0,no\n1,yes\n")
+    how = ("--label-map", tmp_path / "map.csv", "--drop", "age")
+    shown = call("inspect", *own, *how, "--seed", "3", "-o", tmp_path / "i.json").stdout
+    assert shlex.split(shown.rpartition("Next:    ")[2]) == [
+        "fedcollab", "run", "--clients", str(own[1]), "--label", "label", "--drop", "age", "--label-map",
+        str(tmp_path / "map.csv"), "--seed", "3",
+    ]  # fmt: skip
 
 
 def test_files_that_cannot_be_used_are_all_named(heart: Tables, tmp_path: Path) -> None:

@@ -182,6 +182,10 @@ def test_the_figures_by_hand() -> None:
     assert study.worse == ["south"]
     assert [(client.federation, client.client) for client in study.harmed] == [("south", 0)]
     assert study.signs == (2, 3)
+    assert study.sure_signs == (2, 3)  # .05 and .1 with a standard error of .01
+    for wide in ("north", "south"):
+        advised[wide, 0, "mlp"]["expected"]["loss"][0][1] = 0.2  # now nobody is sure of the first client of each
+    assert make_study("mlp", ["north", "south"], range(1), advised, policies).sure_signs == (1, 1)
     assert study.coverage["loss"]["all"] == (0.5, 4)
     assert study.coverage["loss"]["under 60 rows"] == (0.5, 4)
     assert study.cost == 5

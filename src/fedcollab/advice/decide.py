@@ -7,7 +7,8 @@ standard error e_pi. Four things stand between g_pi and the gain that the client
                     is measured too, with a quarter of the rows: G = g - CATCH_UP (mean loss with a quarter - half), a
                     mean without the highest and the lowest tenth. But
                     twice the rows at most halve what a client is short of: at least half of what is clear of a mean
-                    gain, (mean - 2 standard errors) / 2, is left
+                    gain, (mean - 2 standard errors) / 2, is left. What is taken off is spread over the clients in
+                    proportion to 1 / rows, as what more rows win is
     the proposal    partitions and own weights were proposed from distances that had seen the rows that judge them:
                     their gain beyond the best plan with everyone (or alone) is lowered by u OPTIMISM, where u tells
                     how far a partition may follow noise (`Plan.noisy`): one that any sample of the clients' rows would
@@ -193,11 +194,11 @@ def _choose(measured: Sequence[Measured], loss: Sequence[Estimate], alone: Measu
     return max((k for k, each in enumerate(measured) if not each.dropped), key=worth)
 
 
-def _gains(alone: Measured, one: Measured, column: int, known: Sequence[str]) -> tuple[Floats, Floats]:
+def _gains(alone: Measured, one: Measured, column: int, known: Sequence[str], rows: Floats) -> tuple[Floats, Floats]:
     """Return the gains of clients that were measured, and their standard errors; column 0 is loss, 1 is accuracy.
 
-    What training alone will win back with all rows is taken off. Many tiny clients may win very much by more rows:
-    therefore at least half of what is clear of the mean gain is left.
+    What training alone will win back with all rows is taken off, more of clients with fewer rows. Many tiny clients may
+    win very much by more rows: therefore at least half of what is clear of the mean gain is left.
     """
     from scipy.stats import trim_mean  # type: ignore[import-untyped]
 
@@ -208,7 +209,8 @@ def _gains(alone: Measured, one: Measured, column: int, known: Sequence[str]) ->
     won = [alone.fewer[name][column] - alone.table[name][column] for name in alone.table if name in alone.fewer]
     caught_up = CATCH_UP * max(0.0, sign * float(trim_mean(won, TAILS))) if won else 0.0
     mean, error = float(gains.mean()), float(np.sqrt((errors**2).sum()) / len(known))
-    return gains - min(caught_up, max(0.0, mean / 2 + error)), errors
+    shares = (1 / np.maximum(rows, 1)) / (1 / np.maximum(rows, 1)).mean()
+    return gains - min(caught_up, max(0.0, mean / 2 + error)) * shares, errors
 
 
 def _loss_alone(alone: Measured) -> float:
@@ -243,8 +245,8 @@ def _estimate(
     known = [name for name in names if name in alone.table and name in one.table]
     if not known:
         return Estimate(Expected(0.0, np.inf), {name: Expected(0.0, np.inf) for name in names})
-    gains, errors = _gains(alone, one, column, known)
     positions = [list(names).index(name) for name in known]
+    gains, errors = _gains(alone, one, column, known, masses[positions])
     base = np.zeros(len(known)) if expected is None else expected[positions]
     left = gains - base
     noise = (errors**2 + (errors**2).mean()) / 2  # a client of few rows whose predictions did not change is not certain
@@ -324,7 +326,7 @@ def _fit(
         known = [position for position, name in enumerate(names) if name in alone.table and name in one.table]
         if not known:
             continue
-        gains, _ = _gains(alone, one, 0, [names[position] for position in known])
+        gains, _ = _gains(alone, one, 0, [names[position] for position in known], masses[known])
         for position, gain in zip(known, gains, strict=True):
             error = one.table[names[position]][2] if np.isfinite(one.table[names[position]][2]) else 0.1
             parts.append(

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from pathlib import Path
 from shlex import quote
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
 from fedcollab import report as report_of
 from fedcollab import runs
@@ -26,8 +24,6 @@ from fedcollab.cli.settings import (
     with_defaults,
 )
 from fedcollab.coalitions.inputs import read_C
-
-OF_OUTPUT = ("as_json", "quiet")
 
 
 @click.command(
@@ -91,35 +87,5 @@ def advise(
     else:
         folder = quote(str(out))
         report_of.show_advice(advice)
-        again = typed_for(stages.train, without=("out",))
+        again = options.typed_for(stages.train, without=("out",))
         click.echo("\n" + " ".join([f"Next:    fedcollab train --coalitions {folder} -o {folder}", *again]))
-
-
-def typed_for(other: click.Command, without: Collection[str] = ()) -> list[str]:
-    """Return what was typed for the command that runs, as far as another command takes it too.
-
-    What was measured with one model would else be trained with another.
-
-    Parameters
-    ----------
-    other : click.Command
-        The other command.
-    without : collection of str
-        Parameters to leave out.
-    """
-    context = click.get_current_context()
-    known = {each.name for each in other.params} - set(without)
-    words = []
-    for each in context.command.params:
-        typed = context.get_parameter_source(each.name or "") is ParameterSource.COMMANDLINE
-        if not typed or each.name not in known or each.name in OF_OUTPUT:
-            continue
-        value = context.params[each.name]
-        values = value if isinstance(value, tuple) else (value,)
-        if isinstance(each, click.Argument):
-            words += [quote(str(value))]
-        elif getattr(each, "is_flag", False):
-            words += [each.opts[0] if value else (each.secondary_opts or each.opts)[0]]
-        else:
-            words += [f"{each.opts[0]} {quote(str(one))}" for one in values]
-    return words

@@ -84,7 +84,7 @@ def inspect_data(
     if as_json:
         options.print_json({**checked.as_dict(), "written": write})
     else:
-        report_of.show_inspection(checked, next_command=_next(checked, write, source.clients, source.label))
+        report_of.show_inspection(checked, next_command=_next(checked, write, source.clients))
     click.get_current_context().exit(OBJECTION if checked.errors else 0)
 
 
@@ -267,9 +267,10 @@ def _shared_identifiers(found: Inspection) -> list[str]:
     return shared
 
 
-def _next(found: Inspection, write: Path | None, clients: Path | None, label: str | None) -> str | None:
-    """Return the command to go on with."""
-    given = f"--clients {quote(str(clients))}" + (f" --label {quote(label)}" if label else "")
+def _next(found: Inspection, write: Path | None, clients: Path | None) -> str | None:
+    """Return the command to go on with: it reads the files as this one did."""
+    context = click.get_current_context()
+    given = " ".join(options.typed_for(context.command, without=("out",)))
     if found.errors and all(each.kind == "unreadable" for each in found.errors):  # no option settles that
         return f"mend the files, then: fedcollab inspect {given}" if clients is not None else None
     if write is not None:
@@ -280,4 +281,6 @@ def _next(found: Inspection, write: Path | None, clients: Path | None, label: st
     if found.errors:
         proposed = f"{clients.name or 'data'}.toml"
         return f"fedcollab inspect {given} --write {quote(proposed)}"
-    return f"fedcollab run {given}"
+    group = context.find_root().command
+    run = group.get_command(context, "run") if isinstance(group, click.Group) else None
+    return None if run is None else " ".join(["fedcollab run", *options.typed_for(run, without=("out",))])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from importlib import import_module
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from fedcollab import files as artefact
 from fedcollab import runs
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from fedcollab.runs import Run
 
 F = TypeVar("F", bound=Callable[..., Any])
+OF_OUTPUT = ("as_json", "quiet")
 
 
 def several(*decorators: Callable[[F], F]) -> Callable[[F], F]:
@@ -274,3 +277,33 @@ def print_json(content: Any) -> None:
 def hold(run: Run) -> None:
     """Keep other processes from changing a run until this command ends; see `Run.working`."""
     click.get_current_context().with_resource(run.working())
+
+
+def typed_for(other: click.Command, without: Collection[str] = ()) -> list[str]:
+    """Return what was typed for the command that runs, as far as another command takes it too.
+
+    What was measured with one model would else be trained with another.
+
+    Parameters
+    ----------
+    other : click.Command
+        The other command.
+    without : collection of str
+        Parameters to leave out.
+    """
+    context = click.get_current_context()
+    known = {each.name for each in other.params} - set(without)
+    words = []
+    for each in context.command.params:
+        typed = context.get_parameter_source(each.name or "") is ParameterSource.COMMANDLINE
+        if not typed or each.name not in known or each.name in OF_OUTPUT:
+            continue
+        value = context.params[each.name]
+        values = value if isinstance(value, tuple) else (value,)
+        if isinstance(each, click.Argument):
+            words += [quote(str(value))]
+        elif getattr(each, "is_flag", False):
+            words += [each.opts[0] if value else (each.secondary_opts or each.opts)[0]]
+        else:
+            words += [f"{each.opts[0]} {quote(str(one))}" for one in values]
+    return words

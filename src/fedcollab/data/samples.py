@@ -181,7 +181,10 @@ def _text_labels(values: list[Any], where: str) -> NDArray[Any]:
             raise InputError(f"{where} has labels of hundreds of digits; give classes") from None
     if numeric:
         text = next(value for value in values if isinstance(value, str) and not is_number(value))
-        raise InputError(f"{where} mixes numbers and text (such as {numeric[0]!r} and {text!r}); expected one kind")
+        raise InputError(
+            f"{where} mixes numbers and text (such as {numeric[0]!r} and {text!r}); expected one kind: write all "
+            "classes as words (of files: --label-map FILE)"
+        )
     return np.array([str(value).strip() for value in values])
 
 

@@ -4,7 +4,8 @@ oracle      for each federation the fixed policy with the lowest loss on the *ot
 captured    (advice - alone) / (oracle - alone), ratio of means over federations and splits
 harmed      clients (paired on the same test rows, pooled over splits, at least 30 test rows in all) that are worse
             than alone by more than two standard errors; chance alone gives 2.3 %
-sign        of the clients whose true gain is beyond two standard errors, those whose predicted gain has its sign
+sign        of the clients whose true gain is beyond two standard errors, those whose predicted gain has its sign; of
+            all of them, and of those of which the advice was sure: with a probability of SURE or more
 coverage    80 % predictive intervals: the expected gain's error and the noise of the test rows
 """
 
@@ -22,6 +23,8 @@ from fedcollab.reproduce.federation_cells import Key, Result, policies_of
 from fedcollab.tasks import CLASSIFICATION, TASKS, Task
 
 Z80 = NormalDist().inv_cdf(0.9)
+#: the probability from which on the advice calls a gain or a loss clear
+SURE = 0.8
 #: fewer pooled test rows of a client say too little
 LEAST_TESTS = 30
 #: how many percent of clients seem harmed beyond two standard errors by chance
@@ -63,7 +66,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Pooled:
-    """One client, pooled over splits: measured and predicted gain in loss over alone, standard error, test rows."""
+    """One client, pooled over splits: measured and predicted gain in loss over alone, standard errors, test rows."""
 
     federation: str
     client: int
@@ -71,11 +74,17 @@ class Pooled:
     error: float
     predicted: float
     tests: int
+    doubt: float = 0.0
 
     @property
     def verdict(self) -> str:
         """Whether it was "harmed", "gained" or neither beyond two standard errors ("unclear")."""
         return "harmed" if self.gain < -2 * self.error else "gained" if self.gain > 2 * self.error else "unclear"
+
+    @property
+    def sure(self) -> bool:
+        """Whether the advice was sure of the sign; `doubt` is the standard error of the predicted gain."""
+        return abs(self.predicted) > NormalDist().inv_cdf(SURE) * self.doubt
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,8 +139,12 @@ class Study:
     @property
     def signs(self) -> tuple[int, int]:
         """How many clear gains or losses were predicted with the right sign, and how many there are."""
-        clear = [client for client in self.clients if client.verdict != "unclear"]
-        return sum(np.sign(client.predicted) == np.sign(client.gain) for client in clear), len(clear)
+        return _right([client for client in self.clients if client.verdict != "unclear"])
+
+    @property
+    def sure_signs(self) -> tuple[int, int]:
+        """The same of those clients of which the advice was sure."""
+        return _right([client for client in self.clients if client.verdict != "unclear" and client.sure])
 
 
 def make_study(
@@ -214,8 +227,11 @@ def text_lines(study: Study, task: Task = TASKS[CLASSIFICATION]) -> list[str]:
     lines.append(
         f"Clients harmed beyond two standard errors: {share:.1f} % of {len(study.clients)} (chance: {CHANCE:.1f} %)."
     )
-    right, clear = study.signs
-    lines.append(f"Sign of clear gains right: {100 * right / max(clear, 1):.0f} % of {clear}.")
+    (right, clear), (certain, sure) = study.signs, study.sure_signs
+    lines.append(
+        f"Sign of clear gains right: {100 * right / max(clear, 1):.0f} % of {clear}; where the advice was sure of it "
+        f"(probability {100 * SURE:.0f} % or more): {100 * certain / max(sure, 1):.0f} % of {sure}."
+    )
     for metric, by in study.coverage.items():
         told = ", ".join(f"{size} {100 * hit:.0f} % ({count})" for size, (hit, count) in sorted(by.items()))
         called = task.score if metric == "accuracy" else metric
@@ -252,19 +268,27 @@ def pooled_clients(cells: Mapping[str, Sequence[Result]]) -> list[Pooled]:
     found = []
     for name, parts in cells.items():
         for client in range(len(parts[0]["loss"])):
-            gains, errors, tests, told = [], [], [], []
+            gains, errors, tests, told, doubts = [], [], [], [], []
             for part in parts:
                 if part["gain"]["loss"][client] is not None and part["stderr"]["loss"][client] is not None:
                     gains.append(part["gain"]["loss"][client])
                     errors.append(part["stderr"]["loss"][client])
                     tests.append(part["tests"][client])
-                    told.append(part["expected"]["loss"][client][0] if "expected" in part else 0.0)
+                    expected, doubt = part["expected"]["loss"][client] if "expected" in part else (0.0, 0.0)
+                    told.append(expected)
+                    doubts.append(doubt)
             if sum(tests) < LEAST_TESTS:
                 continue
             weight = np.array(tests) / sum(tests)
             error = float(np.sqrt((weight**2) @ np.array(errors) ** 2))
-            found.append(Pooled(name, client, float(weight @ gains), error, float(np.mean(told)), sum(tests)))
+            predicted, doubt = float(np.mean(told)), float(np.mean(doubts))
+            found.append(Pooled(name, client, float(weight @ gains), error, predicted, sum(tests), doubt))
     return found
+
+
+def _right(clients: Sequence[Pooled]) -> tuple[int, int]:
+    """Return for how many clients the sign of the gain was predicted, and how many there are."""
+    return sum(bool(client.predicted * client.gain > 0) for client in clients), len(clients)
 
 
 def coverage(cells: Mapping[str, Sequence[Result]], metric: str) -> dict[str, tuple[float, int]]:
