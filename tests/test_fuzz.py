@@ -268,7 +268,7 @@ def test_a_data_check_of_clients_without_rows(tmp_path: Path) -> None:
         content["profiles"]["a"]["quantity"] = quantity
         del content["content_sha256"]
         (tmp_path / "other.json").write_text(json.dumps(content))
-        with pytest.raises(InputError, match="no number of rows"):
+        with pytest.raises(InputError, match="`quantity`: Expected `int`"):
             Inspection.load(tmp_path / "other.json")
 
 

@@ -317,6 +317,8 @@ def commands_reader(place: Path) -> Reader:
         for path in sorted(place.rglob("*.json"))
         if "xgboost" not in path.name
     }
+    for kind in ("trees", "numbers"):
+        shutil.copytree(place / kind, place / f"{kind}-before")
 
     def read(path: Path) -> None:
         name, content, told = path.name.replace("+", "/"), path.read_bytes(), io.StringIO()
@@ -325,7 +327,7 @@ def commands_reader(place: Path) -> Reader:
         commands = (
             ["predict", run, "--client", "a", "--way", way, new, "--json"],
             ["explain", run, "--client", "b", "--json"],
-            ["compare", run, run, "--way", way, "--json"],
+            ["compare", run, f"{run}-before", "--way", way, "--json"],
             ["export", run, "--to", str(elsewhere), "--way", way, "--json"],
             ["solve", run, "--C", "3", "--json"],
             ["path", run, "--json"],

@@ -121,7 +121,7 @@ def test_schemas_with_encoders_read_back(images) -> None:
     schema = federate(images, encoder=rows).schema
     assert Schema.from_json(schema.to_json()) == schema
     old = schema.to_json().replace('"encoding"', '"unused"')
-    with pytest.raises(TypeError):
+    with pytest.raises(InputError, match="'unused'"):
         Schema.from_json(old)
     assert Schema.from_json(replace(schema, encoding=None).to_json()).encoding is None
 

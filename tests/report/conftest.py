@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from fedcollab.advice.gains import Expected, Gain
 from fedcollab.advice.result import Advice, Candidate
 from fedcollab.coalitions import CPath, c_path, personal_weights, solve
 from fedcollab.coalitions.path import Segment
+from fedcollab.data import Schema
 from fedcollab.distances import Distances
 from fedcollab.report.slider import bound_terms
 from fedcollab.training import TrainingResult
@@ -29,6 +31,16 @@ NASTY = (
     "a\\u003c",
 )
 STAGES = ("distances", "coalitions", "training")
+
+
+def trained_as(coalitions: list[list[str]]) -> dict[str, Any]:
+    """What a result also says: the model, the schema, and how long each coalition trained."""
+    return {
+        "model": {"name": "logistic", "options": {}, "shape": [1], "classes": 2},
+        "schema": Schema((0, 1), (1,)).as_dict(),
+        "rounds": [4] * len(coalitions),
+        "averaged": [False] * len(coalitions),
+    }
 
 
 def make_distances(names: Sequence[str], *, stderr: bool = True, replicates: int = 0) -> Distances:
@@ -83,7 +95,9 @@ def make_training(names: Sequence[str], coalitions: list[list[str]], top: float)
     measures = dict.fromkeys(("accuracy", "loss", "balanced_accuracy", "auc"), accuracy)
     measures |= {"samples": np.full(len(names), 1000.0), "loss_stderr": np.full(len(names), 0.01)}
     cost = {"rounds": 4, "bytes_up": 4096, "seconds": 1.5}
-    return TrainingResult(tuple(names), coalitions, measures, history=History(rows), cost=cost)
+    return TrainingResult(
+        tuple(names), coalitions, measures, history=History(rows), cost=cost, **trained_as(coalitions)
+    )
 
 
 def make_candidate(label: str, kind: str, coalitions: list[list[str]], gain: float, **given: object) -> Candidate:

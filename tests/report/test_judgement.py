@@ -23,6 +23,8 @@ from fedcollab.report import Judgement, read_run, show_run, show_training, write
 from fedcollab.report.terminal import gain_table, verdict
 from fedcollab.training import MAJORITY, Comparison, LearningCurve, TrainingResult
 
+from .conftest import trained_as
+
 NAMES = ("n", "s", "e")
 
 
@@ -37,7 +39,7 @@ def planted(
         losses = np.array((loss or {}).get(way, [0.5] * 3))
         measures = {"accuracy": np.array(values), "loss": losses, "balanced_accuracy": np.array(values) - 0.1}
         measures |= {"auc": np.array([0.8, np.nan, 0.9]), "loss_stderr": np.full(3, 0.01), "samples": many}
-        results[way] = TrainingResult(NAMES, groups[way], measures)
+        results[way] = TrainingResult(NAMES, groups[way], measures, **trained_as(groups[way]))
     return Judgement.of(results, None, NAMES)
 
 

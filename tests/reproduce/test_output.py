@@ -55,7 +55,10 @@ def test_rounds_are_named_where_they_are_not_the_papers() -> None:
         .differences[0]
         .startswith("Differs from the paper: 500 rounds (the paper: 200); ")
     )
-    assert full()["feature-shift"].differences[0].startswith("Differs from the paper: 100 rounds (the paper: 500); ")
+    paper, shorter = full()["feature-shift"].lengths
+    assert "(the paper:" not in paper.differences[0]
+    assert shorter.differences[0].startswith("Differs from the paper: 100 rounds (the paper: 500); ")
+    assert (paper.title, shorter.title) == ("Feature shift (CIFAR-10)", "Feature shift (CIFAR-10), 100 rounds")
 
 
 def test_the_papers_figures_are_whole() -> None:
