@@ -190,7 +190,8 @@ def test_the_commands_from_distances_to_report(running: Running) -> None:
     fedcollab("report", run)
     page = (run / "report.html").read_text()
     assert "north" in page
-    assert "clients clearly" in page
+    # whether anybody clearly gains by one round depends on the keys that the silos drew
+    assert re.search(r"In coalitions: [^<]*training alone[^<]*\. On average [^<]* points", page)
     wrong = fedcollab(
         "train", "--on", running.folder, "--coalitions", "local", "-o", run / "x", "--clients", run, check=False
     )

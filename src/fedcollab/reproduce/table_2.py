@@ -16,7 +16,7 @@ class Table2(AccuracyTable):
     name = "table-2"
     title = "Comparison with clustered federated learning"
     place = "Table 2, Section 5.3 (RQ2)"
-    time = "1.5 h (label shift 20 min)"
+    time = "2.5 h (label shift 20 min)"
     rows = (
         Method("ifca", "IFCA", "ifca", None),
         Method("fedcluster", "FedCluster", "fedcluster", None),
