@@ -1,7 +1,7 @@
 """What models are trained on at a guarded silo: each training sample moved a fixed way from where it is.
 
     v~_i = m + (v_i - m + z_i) / (1 + TAU^2),      z_i = TAU sum_k e_ik a_k / sqrt(K)
-    a_k = sum_j r_jk (v_j - m) / sqrt(n),          e_ik, r_jk ~ N(0, 1) drawn from key and content of i, j
+    a_k = sum_j r_jk (v_j - m) / sqrt(n),          e_ik, r_jk = -1 or 1 by the silo's key and row i's, j's content
 
 v_i are the features of sample i, with the target where it is a number; m is the mean over the n training samples. As
 the a_k have the samples' own covariance S, z_i is close to N(0, TAU^2 S): in any combination of columns it is as large
@@ -20,18 +20,18 @@ a linear model has the same expected weights on the v~_i as on the v_i, where di
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcollab import seeds
 from fedcollab.data.samples import Features, is_table
 from fedcollab.wire.silo import Silo
 
 #: how far samples are displaced, as a share of their standard deviation
 TAU = 0.25
-#: K, how many combinations of samples a displacement is made of
+#: K, how many combinations of samples a displacement is made of: half the bits of a checksum, at most 256
 DIRECTIONS = 128
 
 
@@ -53,21 +53,25 @@ def displaced(silo: Silo) -> tuple[NDArray[np.float32], NDArray[Any]]:
         return x, y
     numeric = y.dtype.kind == "f"
     values = np.concatenate([x.reshape(len(x), -1), *([y[:, None]] if numeric else [])], axis=1)
-    drawn = np.stack([
-        seeds.generator(0, "displaced", silo.secret, row).standard_normal((2, DIRECTIONS), dtype=np.float32)
-        for row in _contents(silo.with_test(silo.schema.test_share, silo.schema.seed).x)
-    ])  # fmt: skip
+    signs = _signs(_contents(silo.with_test(silo.schema.test_share, silo.schema.seed).x), silo.secret)
     centre = values.mean(axis=0)
     away = values - centre
-    shift = drawn[:, 0] @ (drawn[:, 1].T @ away) * np.float32(TAU / np.sqrt(DIRECTIONS * len(x)))
+    shift = signs[:, 0] @ (signs[:, 1].T @ away) * np.float32(TAU / np.sqrt(DIRECTIONS * len(x)))
     moved = centre + (away + shift) / np.float32(1 + TAU**2)
     return (moved[:, :-1].reshape(x.shape), moved[:, -1].copy()) if numeric else (moved.reshape(x.shape), y)
 
 
-def _contents(x: Features) -> list[str]:
-    """Return for each row a text that follows from its values alone, as the silo has them before any schema."""
+def _signs(rows: Sequence[bytes], secret: str) -> NDArray[np.float32]:
+    """Return signs for each row, [n, 2, K]: the bits of a checksum that only who has the secret can compute."""
+    sums = [hashlib.blake2b(row, key=secret.encode(), person=b"displaced", digest_size=DIRECTIONS // 4) for row in rows]
+    bits = np.unpackbits(np.frombuffer(b"".join(each.digest() for each in sums), dtype=np.uint8))
+    return bits.reshape(len(rows), 2, DIRECTIONS).astype(np.float32) * 2 - 1
+
+
+def _contents(x: Features) -> list[bytes]:
+    """Return for each row bytes that follow from its values alone, as the silo has them before any schema."""
     if is_table(x):
         from pandas.util import hash_pandas_object
 
-        return [f"{row:x}" for row in hash_pandas_object(x, index=False)]
-    return [hashlib.blake2b(row.tobytes(), digest_size=16).hexdigest() for row in np.ascontiguousarray(x)]
+        return [row.tobytes() for row in hash_pandas_object(x, index=False).to_numpy()]
+    return [row.tobytes() for row in np.ascontiguousarray(x)]
