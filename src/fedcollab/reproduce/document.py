@@ -150,7 +150,8 @@ def section(experiment: Experiment, made: Output, workspace: Workspace, why: dic
         lines += [table.markdown()]
         if table.far:
             reason = known.get(table.key)
-            lines += [f"Why {table.far} figures differ: {reason}" if reason else "Not explained yet.", ""]
+            differ = "1 figure differs" if table.far == 1 else f"{table.far} figures differ"
+            lines += [f"Why {differ}: {reason}" if reason else "Not explained yet.", ""]
     lines += [f"![{picture}]({folder}/{picture}.svg)\n" for picture in made.charts]
     return "\n".join(lines)
 
