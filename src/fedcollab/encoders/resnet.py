@@ -39,7 +39,7 @@ class Block(nn.Module):
             self.downsample = nn.Sequential(nn.Conv2d(before, after, 1, stride, bias=False), nn.BatchNorm2d(after))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return relu(x + F(x))."""
+        """Return relu(x + F(x)): what the convolutions F make of x, added to x."""
         shortcut = x if self.downsample is None else self.downsample(x)
         h = self.bn2(self.conv2(torch.relu(self.bn1(self.conv1(x)))))
         return torch.relu(h + shortcut)
