@@ -95,7 +95,9 @@ def _about_limits(plan: Plan, limits: Limits) -> list[str]:
             "for all of it can compute values of single samples (docs/threats.md)."
         )
     if not (limits.round_measures and limits.blur_updates and limits.check_training):
-        lines.append("Rounding, errors of updates or checks of training are switched off: samples can be computed.")
+        lines.append(
+            "Errors of sums, measures or updates, or checks of training, are switched off: samples can be computed."
+        )
     if any(METHODS[method] in UPDATES for method in plan.methods):
         lines.append(
             "The distance methods send updates of models that the coordinator chooses: with `published` a hostile one "
